@@ -3,7 +3,8 @@
 use crate::any::{Any, Device};
 use crate::kinds::{cuda, vulkan};
 use crate::probe::{Exactness, arithmetic};
-use elinvar_core::{Error, ErrorKind, MemoryStats, Result};
+use crate::properties::{self, Properties};
+use elinvar_core::{Error, ErrorKind, MemoryStats, Result, Settings};
 use elinvar_cpu::{Cpu, CpuDevice};
 use elinvar_ops::backend::Memory;
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -25,7 +26,7 @@ impl Device {
     /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it or its driver is
     /// too old.
     pub fn cuda(number: usize) -> Result<Device> {
-        cuda::open(number)
+        cuda::open(number, &Settings::default())
     }
     /// The Vulkan device of this number, in the order of [`devices`]: discrete GPUs come first.
     ///
@@ -33,7 +34,7 @@ impl Device {
     /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it lacks what every
     /// kernel needs.
     pub fn vulkan(number: usize) -> Result<Device> {
-        vulkan::open(number)
+        vulkan::open(number, &Settings::default())
     }
 
     /// The device of this name, as on a command line: `cpu`, `cuda:0` (or `cuda`), `vulkan:0` (or
@@ -42,26 +43,12 @@ impl Device {
     /// # Errors
     /// `UnknownDevice` with the names that exist; those of opening the device.
     pub fn parse(name: &str) -> Result<Device> {
-        let unknown = || {
-            Error::new(
-                ErrorKind::UnknownDevice,
-                format!(
-                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, reference, best"
-                ),
-            )
-        };
-        let lower = name.trim().to_ascii_lowercase();
-        let (word, number) = match lower.split_once(':') {
-            Some((word, number)) => (word, Some(number.parse::<usize>().map_err(|_| unknown())?)),
-            None => (lower.as_str(), None),
-        };
-        match (word, number) {
-            ("cpu", None | Some(0)) => CpuDevice::shared().map(Device::Cpu),
-            ("best", None) => Device::best(),
-            ("reference", None | Some(0)) => Ok(Device::reference()),
-            ("cuda", number) => Device::cuda(number.unwrap_or(0)),
-            ("vulkan", number) => Device::vulkan(number.unwrap_or(0)),
-            _ => Err(unknown()),
+        match Name::parse(name)? {
+            Name::Cpu => CpuDevice::shared().map(Device::Cpu),
+            Name::Best => Device::best(),
+            Name::Reference => Ok(Device::reference()),
+            Name::Cuda(number) => Device::cuda(number),
+            Name::Vulkan(number) => Device::vulkan(number),
         }
     }
 
@@ -83,6 +70,14 @@ impl Device {
             CpuDevice::shared().map(Device::Cpu)
         };
         BEST.get_or_init(find).clone()
+    }
+
+    /// All devices of this machine that this build can use, with their properties; as [`devices`].
+    ///
+    /// # Errors
+    /// What a device reports when it is probed.
+    pub fn list() -> Result<Vec<DeviceInfo>> {
+        devices()
     }
 
     /// Memory in use by tensors of this device, and memory cached for the next ones. The CPU's is
@@ -110,6 +105,44 @@ impl Device {
     }
 }
 
+/// What a device's name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    Cpu,
+    Reference,
+    Best,
+    Cuda(usize),
+    Vulkan(usize),
+}
+
+impl Name {
+    /// # Errors
+    /// `UnknownDevice` with the names that exist.
+    pub(crate) fn parse(name: &str) -> Result<Name> {
+        let unknown = || {
+            Error::new(
+                ErrorKind::UnknownDevice,
+                format!(
+                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, reference, best"
+                ),
+            )
+        };
+        let lower = name.trim().to_ascii_lowercase();
+        let (word, number) = match lower.split_once(':') {
+            Some((word, number)) => (word, Some(number.parse::<usize>().map_err(|_| unknown())?)),
+            None => (lower.as_str(), None),
+        };
+        match (word, number) {
+            ("cpu", None | Some(0)) => Ok(Name::Cpu),
+            ("best", None) => Ok(Name::Best),
+            ("reference", None | Some(0)) => Ok(Name::Reference),
+            ("cuda", number) => Ok(Name::Cuda(number.unwrap_or(0))),
+            ("vulkan", number) => Ok(Name::Vulkan(number.unwrap_or(0))),
+            _ => Err(unknown()),
+        }
+    }
+}
+
 /// The processor: it exists on every machine, opening it cannot fail, and it is the fastest device
 /// for small work. A GPU is chosen by name or by [`Device::best`].
 impl Default for Device {
@@ -134,6 +167,8 @@ pub struct DeviceInfo {
     pub description: String,
     /// Whether its results are those of the reference.
     pub exactness: Exactness,
+    /// Its memory, compute units and the like.
+    pub properties: Properties,
 }
 
 /// The devices found on this machine.
@@ -162,6 +197,7 @@ pub fn machine() -> Result<Machine> {
     let cpu = CpuDevice::shared()?;
     let mut devices = vec![DeviceInfo {
         description: format!("this processor: {}, {} threads", cpu.isa(), cpu.threads()),
+        properties: properties::of_cpu(&cpu),
         exactness: arithmetic::<Cpu>(&cpu)?,
         device: Device::Cpu(cpu),
     }];
@@ -173,6 +209,7 @@ pub fn machine() -> Result<Machine> {
     devices.push(DeviceInfo {
         device: Device::reference(),
         description: "plain loops on one CPU thread; the definition of every result".into(),
+        properties: properties::of_reference(),
         exactness: arithmetic::<Reference>(&ReferenceDevice)?,
     });
     Ok(Machine { devices, missing })

@@ -4,15 +4,17 @@ use crate::any::Device;
 use crate::device::DeviceInfo;
 use crate::kinds::Found;
 use crate::probe::probe;
-use elinvar_core::{Error, ErrorKind, Result};
+use crate::properties::{MatrixUnit, Properties};
+use elinvar_core::{DType, Error, ErrorKind, Result, Settings};
 use elinvar_driver::{Driver, Info, Kind};
 use elinvar_gpu::{Gpu, GpuDevice};
+use elinvar_kernel::ir::Elem;
 
 /// A driver's devices as this build's.
 type Wrap<D> = fn(GpuDevice<D>) -> Device;
 
-pub fn open<D: Driver>(number: usize, wrap: Wrap<D>) -> Result<Device> {
-    GpuDevice::open(number).map(wrap)
+pub fn open<D: Driver>(number: usize, settings: &Settings, wrap: Wrap<D>) -> Result<Device> {
+    GpuDevice::build(number, settings).map(wrap)
 }
 
 /// The driver's devices on this machine; without a driver, the reason.
@@ -35,6 +37,7 @@ pub fn find<D: Driver>(wrap: Wrap<D>) -> Result<Found> {
         };
         found.devices.push(DeviceInfo {
             description: describe(device.info()?),
+            properties: properties(device.info()?),
             exactness: probe::<Gpu<D>>(&device)?,
             device: wrap(device),
         });
@@ -57,6 +60,7 @@ pub fn card<D: Driver>(wrap: Wrap<D>) -> Result<Option<DeviceInfo>> {
     };
     Ok(Some(DeviceInfo {
         description: describe(&all[number]),
+        properties: properties(device.info()?),
         exactness: probe::<Gpu<D>>(&device)?,
         device: wrap(device),
     }))
@@ -65,6 +69,25 @@ pub fn card<D: Driver>(wrap: Wrap<D>) -> Result<Option<DeviceInfo>> {
 /// Is the driver missing or too old? Not an error for a caller that can use another device.
 fn is_none(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::DriverMissing | ErrorKind::Unsupported)
+}
+
+/// What a GPU's driver tells.
+fn properties(i: &Info) -> Properties {
+    let matrix_units = i.mma_shapes.iter().filter_map(|u| {
+        let dtype = DType::ALL.into_iter().find(|&dtype| Elem::from(dtype) == u.elem)?;
+        Some(MatrixUnit { dtype, shape: u.shape.map(u32::from) })
+    });
+    Properties {
+        name: i.name.clone(),
+        class: i.kind.to_string(),
+        driver: i.driver.clone(),
+        memory: Some(i.memory),
+        largest_allocation: Some(i.largest),
+        compute_units: i.compute_units,
+        subgroup: i.subgroup,
+        shared_memory: Some(i.shared),
+        matrix_units: matrix_units.collect(),
+    }
 }
 
 /// A GPU in one line.

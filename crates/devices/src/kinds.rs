@@ -4,7 +4,7 @@ use crate::any::Device;
 use crate::device::DeviceInfo;
 #[cfg(any(feature = "cuda", feature = "vulkan"))]
 use crate::gpu;
-use elinvar_core::{Error, Result};
+use elinvar_core::{Error, Result, Settings};
 
 /// The devices of one kind on this machine.
 pub struct Found {
@@ -19,8 +19,8 @@ macro_rules! kind {
             use super::*;
 
             #[cfg(feature = $feature)]
-            pub fn open(number: usize) -> Result<Device> {
-                gpu::open(number, Device::$Variant)
+            pub fn open(number: usize, settings: &Settings) -> Result<Device> {
+                gpu::open(number, settings, Device::$Variant)
             }
             #[cfg(feature = $feature)]
             pub fn find() -> Result<Found> {
@@ -32,7 +32,7 @@ macro_rules! kind {
             }
 
             #[cfg(not(feature = $feature))]
-            pub fn open(_: usize) -> Result<Device> {
+            pub fn open(_: usize, _: &Settings) -> Result<Device> {
                 Err(absent())
             }
             #[cfg(not(feature = $feature))]

@@ -5,15 +5,19 @@
 //! `Tensor<Any>` runs everything that `Tensor<Reference>` does.
 
 mod any;
+mod builder;
 mod device;
 #[cfg(any(feature = "cuda", feature = "vulkan"))]
 mod gpu;
 mod kinds;
 mod probe;
+mod properties;
 
 pub use any::{Any, AnyBuffer, Device};
+pub use builder::DeviceBuilder;
 pub use device::{DeviceInfo, Machine, devices, machine};
 pub use probe::{Exactness, probe};
+pub use properties::{MatrixUnit, Properties};
 
 /// The messages of Vulkan's validation layer so far, if `ELINVAR_VULKAN_VALIDATION=1` enabled it.
 #[cfg(feature = "vulkan")]

@@ -93,7 +93,7 @@ impl Driver for Interp {
             largest: 1 << 30,
             alignment: 16,
             subgroup: [1, 64],
-            compute_units: crate::DEFAULT_COMPUTE_UNITS,
+            compute_units: None,
             shared: 32 << 10,
             invocations: 1024,
             buffers: 64,

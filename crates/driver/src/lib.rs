@@ -73,8 +73,8 @@ impl fmt::Display for Kind {
 }
 
 /// Compute units where a device does not tell how many it has: those of an H100, on which all
-/// thresholds that follow them were measured. Software devices say so too, so that what is tested
-/// on them is what runs there.
+/// thresholds that follow them were measured. It holds for software devices too, so that what is
+/// tested on them is what runs there.
 pub const DEFAULT_COMPUTE_UNITS: u32 = 132;
 
 /// What a driver tells about a device.
@@ -94,9 +94,10 @@ pub struct Info {
     pub alignment: u64,
     /// Invocations that run in step: as few, and as many.
     pub subgroup: [u32; 2],
-    /// Compute units: streaming multiprocessors, by NVIDIA's word. A device that does not tell, or
-    /// has none to speak of, as software has, says [`DEFAULT_COMPUTE_UNITS`].
-    pub compute_units: u32,
+    /// Compute units: streaming multiprocessors, by NVIDIA's word. None if the device does not
+    /// tell, or has none to speak of, as software has; kernels are then chosen as for
+    /// [`DEFAULT_COMPUTE_UNITS`].
+    pub compute_units: Option<u32>,
     /// Bytes of memory that a workgroup may share.
     pub shared: u32,
     /// Invocations of a workgroup, at most.

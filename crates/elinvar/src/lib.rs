@@ -24,7 +24,7 @@
 //! | models, text generation | [`nn::models`], [`nn::generate`] | `models.md` |
 //! | files | [`io`] | `io.md` |
 //! | raw memory and kernels, by address | `compute` (a feature) | `raw.md` |
-//! | devices, memory, recorded work | [`Device`], [`devices`], [`machine`], [`Graph`], [`Precision`] | `devices.md` |
+//! | devices, memory, recorded work | [`Device`], [`DeviceBuilder`], [`devices`], [`machine`], [`Graph`], [`Precision`] | `devices.md` |
 //!
 //! `Tensor` alone is `Tensor<Any>`: the backend is chosen at run time, by the device. A backend of
 //! your own is an implementation of [`Backend`]; `examples/own_backend.rs` is a small one.
@@ -35,13 +35,15 @@ pub use elinvar_compute as compute;
 pub use elinvar_core as core;
 pub use elinvar_core::storage::types::*;
 pub use elinvar_core::{
-    DType, Element, Error, ErrorKind, HostData, HostTensor, HostVec, MemoryStats, Precision, Result, Scalar,
-    Shape, bf16, f16,
+    Autotune, DType, DeviceKind, Element, Error, ErrorKind, HostData, HostTensor, HostVec, MemoryStats,
+    Precision, Result, Scalar, Setting, Settings, Shape, Validation, bf16, f16,
 };
 pub use elinvar_cpu as cpu;
 pub use elinvar_cpu::{Cpu, CpuDevice};
 pub use elinvar_devices as device;
-pub use elinvar_devices::{Any, Device, DeviceInfo, Exactness, Machine, devices, machine};
+pub use elinvar_devices::{
+    Any, Device, DeviceBuilder, DeviceInfo, Exactness, Machine, MatrixUnit, Properties, devices, machine,
+};
 pub use elinvar_io as io;
 pub use elinvar_ops as ops;
 pub use elinvar_ops::{Array, Backend, DeviceOf, Door, Value};

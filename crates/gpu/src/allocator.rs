@@ -6,10 +6,21 @@
 //! blocks, as a device has only so many allocations; large ones have memory of their own. When the
 //! device has no more, or the limit is near, what is kept is freed and the allocation is tried
 //! again.
+//!
+//! With `Settings::pool_initial` or `pool_growth`, pieces are cut from regions instead (`regions`);
+//! what is kept goes back to its region when another size is needed. `Settings::pool_maximum`
+//! counts what was taken from the device, in use or not.
 
-use elinvar_core::{Error, MemoryStats, Result};
+mod capture_arena;
+mod regions;
+
+pub(crate) use capture_arena::CaptureArena;
+
+use elinvar_core::{Error, MemoryStats, Result, Settings};
 use elinvar_driver::{Driver, Slice};
+use regions::Regions;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Bytes up to which pieces are cut from blocks, and the bytes of a block.
@@ -24,15 +35,37 @@ const MIN_KEPT_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct MemoryPool<D: Driver> {
     state: Mutex<State<D>>,
+    /// Bytes taken from the device.
+    reserved: Arc<AtomicU64>,
+    /// As [`Settings::pool_maximum`] and [`Settings::pool_growth`].
+    maximum: Option<u64>,
+    growth: Option<u64>,
 }
 
 #[derive(Debug)]
 struct State<D: Driver> {
     /// Free pieces, by size; the one that was returned last is the last.
     free: BTreeMap<u64, Vec<Free<D>>>,
+    regions: Regions<D>,
+    /// Of what is cached, those pieces alone that are free here.
     stats: MemoryStats,
+    /// The limit that a device was built with, until another is set.
+    claimed_limit: Option<u64>,
     /// Counts what is returned, so that the oldest is known.
     clock: u64,
+}
+
+/// Bytes that are counted as taken from the device until this is dropped.
+#[derive(Debug)]
+struct Reserved {
+    bytes: u64,
+    count: Arc<AtomicU64>,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.count.fetch_sub(self.bytes, Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -46,8 +79,16 @@ struct Free<D: Driver> {
 #[derive(Debug)]
 pub(crate) struct Block<D: Driver> {
     memory: D::Memory,
-    /// Pieces that it was cut into.
+    /// Pieces that it was cut into; none of a region, which is cut as needed.
     pieces: u64,
+    /// After the memory, which is given back first.
+    _reserved: Reserved,
+}
+
+impl<D: Driver> Block<D> {
+    fn is_region(&self) -> bool {
+        self.pieces == 0
+    }
 }
 
 /// Where pieces come from, and go back to.
@@ -155,66 +196,6 @@ impl<D: Driver> Drop for Piece<D> {
     }
 }
 
-/// The memory of recorded work: pieces of the pool that are reserved as long as the work may be
-/// done again. What is dropped while the work is recorded is used again in it.
-#[derive(Debug)]
-pub(crate) struct CaptureArena<D: Driver> {
-    state: Mutex<CaptureArenaState<D>>,
-}
-
-#[derive(Debug)]
-struct CaptureArenaState<D: Driver> {
-    free: BTreeMap<u64, Vec<BlockOffset<D>>>,
-    all: Vec<Piece<D>>,
-    /// Pieces in use.
-    out: usize,
-}
-
-impl<D: Driver> CaptureArena<D> {
-    pub(crate) fn new() -> Arc<CaptureArena<D>> {
-        Arc::new(CaptureArena {
-            state: Mutex::new(CaptureArenaState { free: BTreeMap::new(), all: Vec::new(), out: 0 }),
-        })
-    }
-    fn lock(&self) -> MutexGuard<'_, CaptureArenaState<D>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-    /// A piece of at least so many bytes.
-    ///
-    /// # Errors
-    /// As [`MemoryPool::take`].
-    #[inline(never)]
-    pub(crate) fn take(
-        self: &Arc<Self>,
-        pool: &Arc<MemoryPool<D>>,
-        driver: &D,
-        bytes: u64,
-    ) -> Result<Piece<D>> {
-        let class = class(bytes);
-        let mut state = self.lock();
-        let place = match state.free.get_mut(&class).and_then(Vec::pop) {
-            Some(place) => place,
-            None => {
-                let piece = pool.take(driver, bytes)?;
-                let place = piece.place.clone();
-                state.all.push(piece);
-                place
-            }
-        };
-        state.out += 1;
-        Ok(Piece { home: PieceOwner::Capture(self.clone()), place, class })
-    }
-    fn take_back(&self, place: BlockOffset<D>, class: u64) {
-        let mut state = self.lock();
-        state.out -= 1;
-        state.free.entry(class).or_default().push(place);
-    }
-    /// How many pieces are in use.
-    pub(crate) fn out(&self) -> usize {
-        self.lock().out
-    }
-}
-
 /// The size of the pieces that serve so many bytes: an eighth too large at most, but for the
 /// smallest.
 fn class(bytes: u64) -> u64 {
@@ -224,9 +205,40 @@ fn class(bytes: u64) -> u64 {
 }
 
 impl<D: Driver> MemoryPool<D> {
-    pub(crate) fn new() -> Arc<MemoryPool<D>> {
-        let stats = MemoryStats { in_use: 0, peak: 0, cached: 0, limit: None, from_system: 0, from_cache: 0 };
-        Arc::new(MemoryPool { state: Mutex::new(State { free: BTreeMap::new(), stats, clock: 0 }) })
+    pub(crate) fn new(settings: &Settings) -> Arc<MemoryPool<D>> {
+        let stats = MemoryStats { limit: settings.memory_limit, ..MemoryStats::default() };
+        let state = State {
+            free: BTreeMap::new(),
+            regions: Regions::default(),
+            stats,
+            claimed_limit: None,
+            clock: 0,
+        };
+        Arc::new(MemoryPool {
+            state: Mutex::new(state),
+            reserved: Arc::default(),
+            maximum: settings.pool_maximum,
+            growth: settings.pool_growth,
+        })
+    }
+    /// Takes so many bytes from the device, rounded down to what pieces are aligned to, and keeps
+    /// them.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(crate) fn preallocate(&self, driver: &D, bytes: u64) -> Result<()> {
+        let largest = driver.info().largest.min(bytes) / ALIGN_BYTES * ALIGN_BYTES;
+        let mut left = bytes / ALIGN_BYTES * ALIGN_BYTES;
+        while left > 0 {
+            let part = left.min(largest);
+            let reserved = self.reserve(part, part)?;
+            let memory = driver.allocate(part)?;
+            let mut state = self.lock();
+            state.stats.from_system += 1;
+            state.regions.add(Arc::new(Block { memory, pieces: 0, _reserved: reserved }), part, true);
+            left -= part;
+        }
+        Ok(())
     }
     fn lock(&self) -> MutexGuard<'_, State<D>> {
         // A panic inside leaves at worst a wrong count.
@@ -241,42 +253,90 @@ impl<D: Driver> MemoryPool<D> {
     pub(crate) fn take(self: &Arc<Self>, driver: &D, bytes: u64) -> Result<Piece<D>> {
         let class = class(bytes);
         let mut state = self.lock();
-        let stats = state.stats;
+        let stats = state.stats();
         if stats.limit.is_some_and(|limit| stats.in_use + class > limit) {
             return Err(Error::memory(format!(
                 "{}: {bytes} bytes more than the limit allows ({stats})",
                 D::NAME
             )));
         }
-        let (block, offset) = match state.reuse(class) {
-            Some(found) => found,
+        let place = match state.reuse(class).or_else(|| state.cut(class)) {
+            Some(place) => place,
             None => {
-                let whole = if class <= MAX_SUBALLOCATED_BYTES { BLOCK_BYTES } else { class };
                 drop(state);
-                let memory = driver.allocate(whole).or_else(|e| {
-                    // What is kept may be what is missing.
-                    self.release();
-                    driver.wait()?;
-                    let stats = self.lock().stats;
-                    driver.allocate(whole).map_err(|_| e.at(format!("{} ({stats})", D::NAME)))
-                })?;
+                let place = self.grow(driver, class)?;
                 state = self.lock();
-                state.stats.from_system += 1;
-                let pieces = whole / class;
-                let block = Arc::new(Block { memory, pieces });
-                // The first is for the caller.
-                for i in (1..pieces).rev() {
-                    state.keep(block.clone(), i * class, class);
-                }
-                (block, 0)
+                place
             }
         };
         state.stats.in_use += class;
         state.stats.peak = state.stats.peak.max(state.stats.in_use);
-        Ok(Piece {
-            home: PieceOwner::Pool(Arc::downgrade(self)),
-            place: BlockOffset { block, offset },
-            class,
+        Ok(Piece { home: PieceOwner::Pool(Arc::downgrade(self)), place, class })
+    }
+
+    /// A piece of a class from memory that the device gives now; the rest of that is kept.
+    fn grow(&self, driver: &D, class: u64) -> Result<BlockOffset<D>> {
+        let is_small = class <= MAX_SUBALLOCATED_BYTES && self.growth.is_none();
+        let least = if is_small { BLOCK_BYTES } else { class };
+        let step = self.growth.map_or(least, |bytes| bytes.min(driver.info().largest));
+        let mut reserved = self.reserve(least, (step / ALIGN_BYTES * ALIGN_BYTES).max(least))?;
+        let memory = driver.allocate(reserved.bytes).or_else(|e| {
+            // What is kept may be what is missing.
+            self.release();
+            driver.wait()?;
+            driver.allocate(reserved.bytes).or_else(|_| {
+                // A step that is too large is not a piece that is too large.
+                let more = reserved.bytes - least;
+                reserved.bytes = least;
+                self.reserved.fetch_sub(more, Relaxed);
+                let stats = self.stats();
+                driver.allocate(least).map_err(|_| e.at(format!("{} ({stats})", D::NAME)))
+            })
+        })?;
+        let whole = reserved.bytes;
+        let mut state = self.lock();
+        state.stats.from_system += 1;
+        if self.growth.is_some() {
+            let block = Arc::new(Block { memory, pieces: 0, _reserved: reserved });
+            state.regions.add(block, whole, false);
+            // Another thread may take of it only when this one has.
+            return Ok(state.regions.take(class).expect("a region has room for what it was made for"));
+        }
+        let pieces = whole / class;
+        let block = Arc::new(Block { memory, pieces, _reserved: reserved });
+        // The first is for the caller.
+        for i in (1..pieces).rev() {
+            state.keep(block.clone(), i * class, class);
+        }
+        Ok(BlockOffset { block, offset: 0 })
+    }
+
+    /// Counts `wanted` bytes as taken, or what the maximum leaves of them, if that is `least` at
+    /// least, if need be without what is kept.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if the maximum leaves less.
+    fn reserve(&self, least: u64, wanted: u64) -> Result<Reserved> {
+        let most = self.maximum.unwrap_or(u64::MAX);
+        let part = |taken: u64| {
+            let room = most.saturating_sub(taken) / ALIGN_BYTES * ALIGN_BYTES;
+            wanted.min(room)
+        };
+        let take = || {
+            let more = |taken: u64| Some(part(taken)).filter(|p| *p >= least).map(|p| taken + p);
+            let before = self.reserved.fetch_update(Relaxed, Relaxed, more).ok()?;
+            Some(Reserved { bytes: part(before), count: self.reserved.clone() })
+        };
+        let taken = take().or_else(|| {
+            self.release();
+            take()
+        });
+        taken.ok_or_else(|| {
+            Error::memory(format!(
+                "{}: {least} bytes more than pool_maximum, {most} bytes, allows ({})",
+                D::NAME,
+                self.stats()
+            ))
         })
     }
 
@@ -290,26 +350,79 @@ impl<D: Driver> MemoryPool<D> {
         drop(state);
         drop(gone);
     }
-    /// Gives back what is only kept.
+    /// Gives back what is only kept, but for the memory that the pool began with.
     pub(crate) fn release(&self) {
-        let gone = self.lock().trim(0);
-        drop(gone);
+        let mut state = self.lock();
+        let gone = state.trim(0);
+        state.merge();
+        let regions = state.regions.take_free();
+        drop(state);
+        drop((gone, regions));
     }
     pub(crate) fn stats(&self) -> MemoryStats {
-        self.lock().stats
+        self.lock().stats()
     }
     pub(crate) fn set_limit(&self, limit: Option<u64>) {
-        self.lock().stats.limit = limit;
+        let mut state = self.lock();
+        state.claimed_limit = None;
+        state.stats.limit = limit;
+    }
+    /// Sets the limit for a device that is built with it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it was built with another before.
+    pub(crate) fn claim_limit(&self, device: &str, limit: u64) -> Result<()> {
+        let mut state = self.lock();
+        if let Some(other) = state.claimed_limit.filter(|other| *other != limit) {
+            return Err(Error::argument(format!(
+                "{device}: memory_limit is {limit} bytes, and the device was built with {other}; `set_memory_limit` \
+                 changes it for all that use it"
+            )));
+        }
+        state.claimed_limit = Some(limit);
+        state.stats.limit = Some(limit);
+        Ok(())
     }
 }
 
 impl<D: Driver> State<D> {
-    fn reuse(&mut self, class: u64) -> Option<(Arc<Block<D>>, u64)> {
+    fn stats(&self) -> MemoryStats {
+        MemoryStats { cached: self.stats.cached + self.regions.free(), ..self.stats }
+    }
+    fn reuse(&mut self, class: u64) -> Option<BlockOffset<D>> {
         let pieces = self.free.get_mut(&class)?;
-        let piece = pieces.pop()?;
+        let Free { block, offset, .. } = pieces.pop()?;
         self.stats.cached -= class;
         self.stats.from_cache += 1;
-        Some((piece.block, piece.offset))
+        Some(BlockOffset { block, offset })
+    }
+    /// A piece of a region, if need be of what is kept for other sizes.
+    fn cut(&mut self, class: u64) -> Option<BlockOffset<D>> {
+        if self.regions.is_empty() {
+            return None;
+        }
+        let place = match self.regions.take(class) {
+            Some(place) => place,
+            None => {
+                self.merge();
+                self.regions.take(class)?
+            }
+        };
+        self.stats.from_cache += 1;
+        Some(place)
+    }
+    /// Puts pieces that are kept back into their regions.
+    fn merge(&mut self) {
+        if self.regions.is_empty() {
+            return;
+        }
+        for (class, pieces) in &mut self.free {
+            for p in pieces.extract_if(.., |p| p.block.is_region()) {
+                self.stats.cached -= class;
+                self.regions.give(&p.block, p.offset, *class);
+            }
+        }
+        self.free.retain(|_, p| !p.is_empty());
     }
     fn keep(&mut self, block: Arc<Block<D>>, offset: u64, class: u64) {
         self.clock += 1;
@@ -325,9 +438,13 @@ impl<D: Driver> State<D> {
             let large =
                 self.free.iter().filter(|(class, p)| **class > MAX_SUBALLOCATED_BYTES && !p.is_empty());
             let Some(class) = large.min_by_key(|(_, p)| p[0].since).map(|(&class, _)| class) else { break };
-            let pieces = self.free.get_mut(&class).expect("it was just found");
-            gone.push(pieces.remove(0));
+            let piece = self.free.get_mut(&class).expect("it was just found").remove(0);
             self.stats.cached -= class;
+            if piece.block.is_region() {
+                self.regions.give(&piece.block, piece.offset, class);
+            } else {
+                gone.push(piece);
+            }
         }
         if self.stats.cached > most {
             for (class, pieces) in self.free.range_mut(..=MAX_SUBALLOCATED_BYTES) {

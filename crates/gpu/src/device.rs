@@ -3,10 +3,10 @@
 use crate::allocator::{MemoryPool, Piece, PieceRange};
 use crate::buffer::GpuBuffer;
 use crate::capture::{self, CaptureId};
-use crate::tune::Tuner;
+use crate::tune::{self, Tuner};
 use crate::{Gpu, probe_f64_mma};
-use elinvar_core::{DType, Error, ErrorKind, MemoryStats, Precision, Result, Scalar};
-use elinvar_driver::{Call, Driver, Info, VendorGemm};
+use elinvar_core::{DType, DeviceKind, Error, ErrorKind, MemoryStats, Precision, Result, Scalar, Settings};
+use elinvar_driver::{Call, Driver, Info, VendorGemm, Vulkan};
 use elinvar_gpu_kernels::launch::{Key, Work};
 use elinvar_kernel::ir::{Constant, MmaShape};
 use elinvar_ops::DeviceOf;
@@ -34,6 +34,8 @@ pub(crate) struct OpenDevice<D: Driver> {
     modules: Mutex<HashMap<Key, Arc<D::Module>>>,
     launches: AtomicU64,
     tuner: Tuner,
+    /// What it was opened with.
+    settings: Settings,
     /// Do its tensor cores compute chains of fma, as was seen by trying?
     f64_fma_chain: OnceLock<bool>,
     /// Numbers that were asked for before: an op with a number as operand (`x * 2.0`) asks for it
@@ -58,29 +60,65 @@ impl<D: Driver> GpuDevice<D> {
     /// The device of this number, as [`Driver::list`] counts; opened if it is not open yet.
     ///
     /// # Errors
-    /// `DriverMissing`, `UnknownDevice`, `Unsupported`.
+    /// `DriverMissing`, `UnknownDevice`, `Unsupported`; `InvalidArgument` if the environment sets
+    /// what does not fit.
     pub fn open(number: usize) -> Result<GpuDevice<D>> {
-        let mut all = locked(&OPENED);
-        let known = all.iter().find(|(t, n, _)| *t == TypeId::of::<D>() && *n == number);
-        if let Some(opened) = known.and_then(|(_, _, o)| o.clone().downcast().ok()) {
-            return Ok(GpuDevice { number, precision: Precision::Exact, opened: Ok(opened) });
-        }
-        let device = GpuDevice::new(D::open(number)?, number);
-        all.push((TypeId::of::<D>(), number, device.opened()?.clone()));
-        Ok(device)
+        GpuDevice::build(number, &Settings::default())
     }
-    /// A device of its own, with a queue and memory of its own.
-    pub fn new(driver: D, number: usize) -> GpuDevice<D> {
-        let opened = OpenDevice {
-            tuner: Tuner::new::<D>(driver.info()),
-            driver,
-            pool: MemoryPool::new(),
-            modules: Mutex::default(),
-            launches: AtomicU64::new(0),
-            f64_fma_chain: OnceLock::new(),
-            args: Mutex::default(),
+    /// The device of this number with these settings, completed from the environment. A process
+    /// opens a device once and shares it, with the memory, pool and tuning of its first use;
+    /// another limit of its memory is taken if nobody built it with one. The precision is the
+    /// handle's.
+    ///
+    /// # Errors
+    /// Those of [`GpuDevice::open`] and [`Settings::complete`]; `InvalidArgument` if the device is
+    /// open with other settings, or if its pool is larger than it is; `OutOfMemory` if its pool
+    /// cannot be had. Nothing has changed then.
+    pub fn build(number: usize, settings: &Settings) -> Result<GpuDevice<D>> {
+        let all = settings.clone().complete(kind::<D>())?;
+        let precision = all.precision.unwrap_or_default();
+        let name = format!("{}:{number}", D::NAME);
+        let mut open = locked(&OPENED);
+        let known = open.iter().find(|(t, n, _)| *t == TypeId::of::<D>() && *n == number);
+        let opened = match known.and_then(|(_, _, o)| o.clone().downcast::<OpenDevice<D>>().ok()) {
+            Some(opened) => {
+                settings.agree(&name, &opened.settings)?;
+                opened
+            }
+            None => {
+                let opened = Arc::new(OpenDevice::new(D::open(number)?, all).map_err(|e| e.at(&name))?);
+                open.push((TypeId::of::<D>(), number, opened.clone()));
+                opened
+            }
         };
-        GpuDevice { number, precision: Precision::Exact, opened: Ok(Arc::new(opened)) }
+        if let Some(limit) = settings.memory_limit {
+            opened.pool.claim_limit(&name, limit)?;
+        }
+        Ok(GpuDevice { number, precision, opened: Ok(opened) })
+    }
+    /// A device of its own, with a queue and memory of its own, and the settings of the
+    /// environment.
+    pub fn new(driver: D, number: usize) -> GpuDevice<D> {
+        let fails = |e| GpuDevice { number, precision: Precision::Exact, opened: Err(e) };
+        GpuDevice::with_settings(driver, number, &Settings::default()).unwrap_or_else(fails)
+    }
+    /// The same with these settings, completed from the environment.
+    ///
+    /// # Errors
+    /// As [`Settings::complete`]; `InvalidArgument` if its pool is larger than the device,
+    /// `OutOfMemory` if it cannot be had.
+    pub fn with_settings(driver: D, number: usize, settings: &Settings) -> Result<GpuDevice<D>> {
+        let all = settings.clone().complete(kind::<D>())?;
+        let precision = all.precision.unwrap_or_default();
+        let opened = OpenDevice::new(driver, all).map_err(|e| e.at(format!("{}:{number}", D::NAME)))?;
+        Ok(GpuDevice { number, precision, opened: Ok(Arc::new(opened)) })
+    }
+    /// What the device was opened with: its settings, the environment's, and what they leave open.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub fn settings(&self) -> Result<&Settings> {
+        Ok(&self.opened()?.settings)
     }
     /// The same device, with another precision for products where no scope says it
     /// ([`Precision::scope`]).
@@ -284,7 +322,35 @@ impl<D: Driver> GpuDevice<D> {
     }
 }
 
+/// The kind whose settings a driver's devices have. Those for tests have CUDA's.
+fn kind<D: Driver>() -> DeviceKind {
+    if D::NAME == Vulkan::NAME { DeviceKind::Vulkan } else { DeviceKind::Cuda }
+}
+
 impl<D: Driver> OpenDevice<D> {
+    /// # Errors
+    /// `InvalidArgument` if a pool is larger than the device, `OutOfMemory` if it cannot be had.
+    fn new(driver: D, mut settings: Settings) -> Result<OpenDevice<D>> {
+        settings.check_pool(&driver.info().name, driver.info().memory)?;
+        let pool = MemoryPool::new(&settings);
+        if let Some(bytes) = settings.pool_initial {
+            pool.preallocate(&driver, bytes).map_err(|e| e.at("pool_initial"))?;
+        }
+        let autotune = *settings.autotune.get_or_insert_default();
+        let device = tune::device_name::<D>(driver.info());
+        let is_named = settings.tune_cache.is_some();
+        settings.tune_cache = settings.tune_cache.or_else(|| tune::default_file(&device));
+        Ok(OpenDevice {
+            tuner: Tuner::new(autotune, settings.tune_cache.clone(), is_named, device)?,
+            driver,
+            pool,
+            settings,
+            modules: Mutex::default(),
+            launches: AtomicU64::new(0),
+            f64_fma_chain: OnceLock::new(),
+            args: Mutex::default(),
+        })
+    }
     /// Gives a call to the queue.
     pub(crate) fn submit(&self, call: &Call<'_, D>) -> Result<()> {
         let submit = || match call {

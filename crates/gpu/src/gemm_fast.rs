@@ -12,7 +12,7 @@ use crate::cublaslt;
 use crate::device::GpuDevice;
 use crate::tune::{GemmCase, GemmImpl};
 use elinvar_core::{DType, Layout, Result};
-use elinvar_driver::{Driver, Info};
+use elinvar_driver::{DEFAULT_COMPUTE_UNITS, Driver, Info};
 use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::formula::Formula;
 use elinvar_gpu_kernels::gemm::GemmProblem;
@@ -49,7 +49,7 @@ pub(crate) fn limits(i: &Info) -> WorkgroupLimits {
         invocations: i.invocations,
         shared: i.shared,
         cp_async: i.cp_async,
-        compute_units: ComputeUnits(i.compute_units),
+        compute_units: ComputeUnits(i.compute_units.unwrap_or(DEFAULT_COMPUTE_UNITS)),
     }
 }
 

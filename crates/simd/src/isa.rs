@@ -75,6 +75,19 @@ impl Isa {
             Level::Neon => false,
         }
     }
+    /// Could [`Isa::has_amx`] be true? To find out whether it is, the system has to be asked, which
+    /// changes the state of all threads.
+    pub fn may_have_amx(self) -> bool {
+        match self.0 {
+            Level::Plain => false,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => false,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => cfg!(target_os = "linux") && super::amx::is_present(),
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => false,
+        }
+    }
     /// Does the processor have AMX tiles with bf16 products, and does this instruction set allow
     /// them?
     pub fn has_amx(self) -> bool {

@@ -4,7 +4,7 @@ use super::{BackendView, for_reference, into_buffer};
 use crate::elementwise::cast;
 use crate::layout::{concat, copy};
 use crate::lazy::buffer::CpuBuffer;
-use crate::runtime::memory;
+use crate::runtime::{memory, memory_limit};
 use crate::view::{View, host_view, reference_view};
 use crate::{Cpu, CpuDevice, gemm};
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
@@ -39,7 +39,7 @@ impl Memory for Cpu {
         Ok(memory::stats())
     }
     fn set_memory_limit(_: &CpuDevice, limit: Option<u64>) -> Result<()> {
-        memory::set_limit(limit);
+        memory_limit::set(limit);
         Ok(())
     }
     fn release_memory(_: &CpuDevice) -> Result<()> {

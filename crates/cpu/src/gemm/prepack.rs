@@ -10,7 +10,8 @@ use super::operand::{BatchedMatrix, OperandB};
 use super::plan::thresholds::{PANELS_PER_SHARED_PACK, USES_BEFORE_PACKING};
 use crate::CpuDevice;
 use crate::elementwise::real::{Real, StoredElements, stored_elements};
-use crate::runtime::memory::{self, PooledData, filled};
+use crate::runtime::memory::{PooledData, filled};
+use crate::runtime::memory_limit;
 use crate::runtime::parallel::for_each_task;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Layout, Result, storage};
@@ -112,7 +113,7 @@ impl UseCounter {
         let (MatrixPlace { k, n, .. }, size) = (place, data.dtype().size());
         let width = panel_width(data, d.isa());
         // Of fewer columns than a panel has most of a copy would be zeros.
-        if n < width || memory::is_limited() {
+        if n < width || memory_limit::bytes().is_some() {
             return None;
         }
         let allowed = UnrequestedBytes::of((packed_len(k, n, width) * size) as u64, d.packs_up_to() as u64)?;

@@ -1,11 +1,11 @@
 //! The CPU device: an instruction set, a thread pool, and limits for fusion and weight packing.
 //!
-//! Cheap to clone; clones share the thread pool. The environment variables that set its defaults
-//! are read here.
+//! Cheap to clone; clones share the thread pool.
 
+use super::memory_limit;
 use super::plan::{FUSE_FROM_ELEMENTS, PACK_UP_TO_BYTES};
 use super::thread_pool::ThreadPool;
-use elinvar_core::{Error, Precision, Result};
+use elinvar_core::{DeviceKind, Error, Precision, Result, Settings};
 use elinvar_ops::DeviceOf;
 use elinvar_simd::isa::Isa;
 use std::fmt;
@@ -58,19 +58,15 @@ struct Inner {
     precision: Precision,
 }
 
-/// The environment's wish for an instruction set: `plain`, `avx2`, `avx512`.
-const ISA_VARIABLE: &str = "ELINVAR_CPU_ISA";
-/// The environment's wish for a number of threads.
-const THREADS_VARIABLE: &str = "ELINVAR_THREADS";
-/// The environment's wish for [`CpuDevice::fuse_from`].
-const FUSE_VARIABLE: &str = "ELINVAR_FUSE_FROM";
-/// The environment's wish for [`CpuDevice::pack_up_to`].
-const PACK_VARIABLE: &str = "ELINVAR_PACK_UP_TO";
-
 impl Inner {
     fn new(isa: Isa, threads: usize, pool: Option<Arc<ThreadPool>>) -> Inner {
         let (fuses_from, packs_up_to, precision) = (FUSE_FROM_ELEMENTS, PACK_UP_TO_BYTES, Precision::Exact);
         Inner { isa, threads, pool, fuses_from, packs_up_to, precision }
+    }
+    /// Is all of it the same, so that one can stand for the other?
+    fn is_as(&self, other: &Inner) -> bool {
+        let of = |i: &Inner| (i.isa, i.threads, i.fuses_from, i.packs_up_to, i.precision);
+        of(self) == of(other)
     }
     /// The same, with the same threads.
     fn copied(&self) -> Inner {
@@ -88,15 +84,13 @@ impl CpuDevice {
         if threads == 0 {
             return Err(Error::argument("cpu: work needs one thread at least"));
         }
-        let pool = (threads > 1).then(|| ThreadPool::new(threads).map(Arc::new)).transpose()?;
-        Ok(CpuDevice::of(Inner::new(isa, threads, pool)))
+        Ok(CpuDevice::of(Inner::new(isa, threads, new_pool(threads)?)))
     }
     fn of(inner: Inner) -> CpuDevice {
         CpuDevice { inner: Handle::Own(Arc::new(inner)) }
     }
     /// The device that everybody shares: the best instruction set and one thread per processor, or
-    /// what the environment says by `ELINVAR_CPU_ISA`, `ELINVAR_THREADS`, `ELINVAR_FUSE_FROM` and
-    /// `ELINVAR_PACK_UP_TO`.
+    /// what the environment says ([`Settings::environment`]).
     ///
     /// # Errors
     /// `InvalidArgument` if the environment says something that does not exist here.
@@ -104,36 +98,54 @@ impl CpuDevice {
         static SHARED: OnceLock<Result<CpuDevice>> = OnceLock::new();
         static INNER: OnceLock<Inner> = OnceLock::new();
         let shared = || {
-            let own = CpuDevice::from_environment()?;
+            let settings = Settings::default().complete(DeviceKind::Cpu)?;
+            let own = CpuDevice::of_settings(&settings, None)?;
+            if let Some(limit) = settings.memory_limit {
+                memory_limit::set_if_none(limit);
+            }
             Ok(CpuDevice { inner: Handle::Shared(INNER.get_or_init(|| own.inner.copied())) })
         };
         SHARED.get_or_init(shared).clone()
     }
-    fn from_environment() -> Result<CpuDevice> {
-        let said = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-        let isa = match said(ISA_VARIABLE) {
+    /// A device with these settings, completed from the environment. It shares the threads of
+    /// [`CpuDevice::shared`] if it has as many. All devices of a process share one memory, and so
+    /// its limit: the first device that is built with a limit sets it for all.
+    ///
+    /// # Errors
+    /// As [`Settings::complete`]; `InvalidArgument` if the processor has not the instruction set,
+    /// the system gives no threads, or the limit is another than that of a device that was built
+    /// before.
+    pub fn build(settings: &Settings) -> Result<CpuDevice> {
+        let all = settings.clone().complete(DeviceKind::Cpu)?;
+        // What is wrong in the environment may be overridden here.
+        let shared = CpuDevice::shared().ok();
+        let built = CpuDevice::of_settings(&all, shared.as_ref())?;
+        if let Some(limit) = settings.memory_limit {
+            memory_limit::claim(limit)?;
+        }
+        Ok(match shared {
+            Some(shared) if shared.inner.is_as(&built.inner) => shared,
+            Some(_) | None => built,
+        })
+    }
+    /// With these settings, and the threads of `shared` if that has as many.
+    fn of_settings(s: &Settings, shared: Option<&CpuDevice>) -> Result<CpuDevice> {
+        let isa = match &s.isa {
             None => Isa::best(),
-            Some(name) => name.parse().map_err(|e: Error| e.at(ISA_VARIABLE))?,
+            Some(name) => name.parse().map_err(|e: Error| e.at("cpu"))?,
         };
-        let threads = match said(THREADS_VARIABLE) {
-            None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            Some(n) => n.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
-                Error::argument(format!("{THREADS_VARIABLE} is \"{n}\", and should be a number of threads"))
-            })?,
+        let threads = s
+            .threads
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+        let pool = match shared.filter(|shared| shared.threads() == threads) {
+            Some(shared) => shared.inner.pool.clone(),
+            None => new_pool(threads)?,
         };
-        let number = |name: &str, of: &str| {
-            let wrong =
-                |n: &str| Error::argument(format!("{name} is \"{n}\", and should be a number of {of}"));
-            said(name).map(|n| n.parse().map_err(|_| wrong(&n))).transpose()
-        };
-        let mut device = CpuDevice::new(isa, threads)?;
-        if let Some(n) = number(FUSE_VARIABLE, "elements")? {
-            device = device.fuse_from(n);
-        }
-        if let Some(n) = number(PACK_VARIABLE, "bytes")? {
-            device = device.pack_up_to(n);
-        }
-        Ok(device)
+        let mut inner = Inner::new(isa, threads, pool);
+        inner.fuses_from = s.fuse_from.unwrap_or(inner.fuses_from);
+        inner.packs_up_to = s.pack_up_to.unwrap_or(inner.packs_up_to);
+        inner.precision = s.precision.unwrap_or(inner.precision);
+        Ok(CpuDevice::of(inner))
     }
     /// The same threads, with another size from which maps are put off so that several in a row
     /// take one pass over memory (elements of the result; `usize::MAX`: never). As all else here it
@@ -183,10 +195,19 @@ impl CpuDevice {
     pub fn threads(&self) -> usize {
         self.inner.threads
     }
+    /// Numbers of f32 in a vector register.
+    pub fn lanes(&self) -> usize {
+        elinvar_simd::vector::lanes::<f32>(self.isa())
+    }
     /// The threads, if there are more than the caller's.
     pub(crate) fn pool(&self) -> Option<&ThreadPool> {
         self.inner.pool.as_deref()
     }
+}
+
+/// Threads; none for one, which is the caller's.
+fn new_pool(threads: usize) -> Result<Option<Arc<ThreadPool>>> {
+    (threads > 1).then(|| ThreadPool::new(threads).map(Arc::new)).transpose()
 }
 
 impl Default for CpuDevice {

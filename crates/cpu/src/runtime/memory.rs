@@ -10,11 +10,11 @@
 //! locally and adds them to the global count when they reach 64 KiB, so the reported usage may lack
 //! that much for every other thread.
 
-use super::huge_pages;
 use super::plan::{
     CACHE_ALWAYS_KEPT_BYTES, SHARED_CACHE_MIN_BYTES, THREAD_CACHE_MAX_PIECES, THREAD_CACHE_MIN_BYTES,
 };
-use elinvar_core::{DType, Element, Error, HostData, HostVec, MemoryStats, Result, each_data, host};
+use super::{huge_pages, memory_limit};
+use elinvar_core::{DType, Element, HostData, HostVec, MemoryStats, Result, each_data, host};
 use elinvar_simd::LINE;
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
@@ -92,8 +92,6 @@ impl<T: Element> Drop for PooledVec<T> {
 /// Bytes in use, but for those that threads have not counted yet.
 static IN_USE: AtomicU64 = AtomicU64::new(0);
 static PEAK: AtomicU64 = AtomicU64::new(0);
-/// `u64::MAX`: none.
-static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 static FREE_LISTS: Mutex<FreeLists> = Mutex::new(FreeLists::new());
 
 /// Bytes that this thread took, less those that it gave back, since it last counted them for all: a
@@ -140,7 +138,7 @@ fn count_bytes_globally(bytes: i64) {
 
 /// Bytes in use, as far as they are counted: less than [`SHARED_CACHE_MIN_BYTES`] of each other
 /// thread are not.
-fn in_use() -> u64 {
+pub(super) fn in_use() -> u64 {
     let _ = THREAD_BYTES.try_with(|uncounted| count_bytes_globally(uncounted.0.take()));
     (IN_USE.load(Relaxed) as i64).max(0) as u64
 }
@@ -283,26 +281,6 @@ pub(crate) fn recycle(mut data: HostData) {
     }
 }
 
-/// May so many bytes more be in use?
-///
-/// # Errors
-/// `OutOfMemory` if the limit does not allow them.
-#[inline]
-fn check_limit_if_any(size: u64) -> Result<()> {
-    let limit = LIMIT.load(Relaxed);
-    if limit == u64::MAX { Ok(()) } else { check_limit(size, limit) }
-}
-
-fn check_limit(size: u64, limit: u64) -> Result<()> {
-    let in_use = in_use();
-    if in_use.saturating_add(size) > limit {
-        return Err(Error::memory(format!(
-            "out of memory: {size} bytes more than the {in_use} in use are over the limit of {limit}"
-        )));
-    }
-    Ok(())
-}
-
 /// Memory that a user brings, as a tensor's: a copy from a line's beginning on, unless it is small
 /// or is so. (All that is computed from it reads it more slowly otherwise: `HostVec` says why.)
 ///
@@ -311,7 +289,7 @@ fn check_limit(size: u64, limit: u64) -> Result<()> {
 pub(crate) fn adopt(data: HostData) -> Result<HostData> {
     let is_aligned = each_data!(&data, v => size_of_val(&v[..]) < THREAD_CACHE_MIN_BYTES || v.as_ptr().addr().is_multiple_of(LINE));
     if is_aligned {
-        check_limit_if_any(bytes(&data))?;
+        memory_limit::check(bytes(&data))?;
         return Ok(data);
     }
     copy(&data)
@@ -324,7 +302,7 @@ pub(crate) fn adopt(data: HostData) -> Result<HostData> {
 #[inline]
 pub(crate) fn with_capacity<T: Element>(len: usize) -> Result<HostVec<T>> {
     let size = len.saturating_mul(size_of::<T>());
-    check_limit_if_any(size as u64)?;
+    memory_limit::check(size as u64)?;
     if size < THREAD_CACHE_MIN_BYTES || size > isize::MAX as usize / 2 {
         return host::with_capacity(len).map(HostVec::from);
     }
@@ -368,7 +346,8 @@ fn take_from_caches(dtype: DType, class: usize, size: usize) -> Option<HostData>
         // anyway; a quarter more, since sizes change.
         let then = in_use() + size as u64;
         let peak = PEAK.load(Relaxed).max(then);
-        let most = (peak + peak / 4).max(CACHE_ALWAYS_KEPT_BYTES).min(LIMIT.load(Relaxed));
+        let most =
+            (peak + peak / 4).max(CACHE_ALWAYS_KEPT_BYTES).min(memory_limit::bytes().unwrap_or(u64::MAX));
         cache.shrink(most.saturating_sub(then));
     }
     piece
@@ -399,24 +378,14 @@ pub(crate) fn copy(data: &HostData) -> Result<HostData> {
 
 pub(crate) fn stats() -> MemoryStats {
     let cache = FreeLists::lock();
-    let limit = LIMIT.load(Relaxed);
     MemoryStats {
         in_use: in_use(),
         peak: PEAK.load(Relaxed),
         cached: cache.size,
-        limit: (limit != u64::MAX).then_some(limit),
+        limit: memory_limit::bytes(),
         from_system: cache.from_system,
         from_cache: cache.from_cache,
     }
-}
-
-/// Is there a limit?
-pub(crate) fn is_limited() -> bool {
-    LIMIT.load(Relaxed) != u64::MAX
-}
-
-pub(crate) fn set_limit(limit: Option<u64>) {
-    LIMIT.store(limit.unwrap_or(u64::MAX), Relaxed);
 }
 
 /// Gives everything that is kept back to the system, but for the few small pieces of other threads.

@@ -5,6 +5,7 @@ pub(crate) mod device;
 mod huge_pages;
 mod job_board;
 pub(crate) mod memory;
+pub(crate) mod memory_limit;
 pub(crate) mod output;
 pub(crate) mod parallel;
 pub(crate) mod plan;

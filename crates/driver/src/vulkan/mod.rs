@@ -6,8 +6,9 @@
 
 mod probe;
 mod sys;
+mod touched;
 
-pub use sys::{Memory, Timestamp, validation_messages};
+pub use sys::{Memory, Timestamp, use_validation, validation_messages};
 
 use crate::loop_limit::{self, Limited, Whole};
 use crate::{Driver, Info, Slice, VendorGemm};

@@ -1,27 +1,28 @@
 //! Autotuning of GEMM and convolution: tiles and kernels, found by timing them.
 //!
 //! A tile changes how fast a product is, and no bit of it. Without tuning, a tile is chosen by the
-//! size of the product alone. With `ELINVAR_TUNE=1`, the first product of its kind (type, sizes up
-//! to the next power of two, which operands are K-major) is run with every tile that the device can
-//! hold, and the fastest is taken from then on, also by later runs of any program: it is kept in a
-//! file next to the compiled pipelines, one per device and driver. It is off by default, because it
-//! makes the first run slower: a kernel is compiled for every tile. Where any order of sums will do
-//! (`Precision::Fast`), all kernels that there are for it are timed, and the vendor's library, if
-//! one is installed; the file says which was fastest. Convolutions and their gradients (`conv`) are
-//! timed with candidates that all give the same bits, of either precision. `ELINVAR_TUNE=2` also
-//! prints each time on standard error.
+//! size of the product alone. With `Settings::autotune` (`ELINVAR_TUNE=1`), the first product of
+//! its kind (type, sizes up to the next power of two, which operands are K-major) is run with every
+//! tile that the device can hold, and the fastest is taken from then on, also by later runs of any
+//! program: it is kept in a file (`Settings::tune_cache`, or one per device and driver next to
+//! compiled kernels). It is off by default, because it makes the first run slower: a kernel is
+//! compiled for every tile. Where any order of sums will do (`Precision::Fast`), all kernels that
+//! there are for it are timed, and the vendor's library, if one is installed; the file says which
+//! was fastest. Convolutions and their gradients (`conv`) are timed with candidates that all give
+//! the same bits, of either precision. `ELINVAR_TUNE=2` also prints each time on standard error.
 
 mod conv;
 
 use crate::gemm_fast::limits;
-use elinvar_core::{DType, Error, Layout, Result};
+use elinvar_core::{Autotune, DType, Error, Layout, Result};
 use elinvar_driver::{Driver, Info, Kind};
 use elinvar_gpu_kernels::gemm::mma_sync::WarpTiling;
 use elinvar_gpu_kernels::gemm::tma_wgmma;
 use elinvar_gpu_kernels::gemm::{SimtTile, f64_tensor_core, in_block_split_k};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -156,6 +157,8 @@ pub(crate) struct Tuner {
     /// Does it say how long each way took?
     verbose: bool,
     file: Option<PathBuf>,
+    /// What the device is called in the file.
+    device: String,
     /// The best way, by the word of the case.
     exact: Mutex<BTreeMap<String, ExactGemmPath>>,
     /// Who does products where any order of sums will do, by the word of the case; and was that
@@ -205,17 +208,55 @@ const FAST_PREFIX: &str = "fast ";
 /// else.
 const HEADER: &str = "elinvar tiles, version 2";
 
+/// What a line with the name of the device begins with.
+const DEVICE_PREFIX: &str = "device ";
+
+/// What a device is called in files of tuning.
+pub(crate) fn device_name<D: Driver>(info: &Info) -> String {
+    let plain = |s: &str| -> String {
+        s.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
+    };
+    format!("{}-{}-{}", D::NAME, plain(&info.name), plain(&info.driver))
+}
+
+/// The file of a device where none is named: one for each device and driver, next to compiled
+/// kernels.
+pub(crate) fn default_file(device: &str) -> Option<PathBuf> {
+    elinvar_driver::cache_dir().map(|dir| dir.join(format!("{device}.tiles")))
+}
+
+fn place(file: Option<&Path>) -> String {
+    format!("tune_cache {}", file.unwrap_or(Path::new("")).display())
+}
+
 impl Tuner {
-    pub(crate) fn new<D: Driver>(info: &Info) -> Tuner {
-        let asked = std::env::var("ELINVAR_TUNE").unwrap_or_default();
-        let (enabled, verbose) = (matches!(&*asked, "1" | "2"), asked == "2");
-        let plain = |s: &str| -> String {
-            s.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
+    /// With what a file says, for a device that is called so in files. `named`: a user named the
+    /// file, so that one which cannot be used is an error; of a file of our own, nothing is needed.
+    ///
+    /// # Errors
+    /// `Io` if the named file cannot be read, `InvalidArgument` if it is another device's.
+    pub(crate) fn new(asked: Autotune, file: Option<PathBuf>, named: bool, device: String) -> Result<Tuner> {
+        let text = match file.as_ref().map(std::fs::read_to_string) {
+            Some(Ok(text)) => text,
+            Some(Err(e)) if named && e.kind() != ErrorKind::NotFound => {
+                return Err(Error::from(e).at(place(file.as_deref())));
+            }
+            Some(Err(_)) | None => String::new(),
         };
-        let name = format!("{}-{}-{}.tiles", D::NAME, plain(&info.name), plain(&info.driver));
-        let file = elinvar_driver::cache_dir().map(|dir| dir.join(name));
-        let text = file.as_ref().and_then(|f| std::fs::read_to_string(f).ok()).unwrap_or_default();
-        Tuner { verbose, ..Tuner::with_file(enabled, file, &text) }
+        if let Some(other) = text.lines().find_map(|l| l.strip_prefix(DEVICE_PREFIX))
+            && other != device
+        {
+            return Err(Error::argument(format!(
+                "{}: it is of the device {other}, and this one is {device}",
+                place(file.as_deref())
+            )));
+        }
+        let (enabled, verbose) = match asked {
+            Autotune::Off => (false, false),
+            Autotune::On => (true, false),
+            Autotune::Print => (true, true),
+        };
+        Ok(Tuner { verbose, device, ..Tuner::with_file(enabled, file, &text) })
     }
     /// With what a file says.
     fn with_file(enabled: bool, file: Option<PathBuf>, text: &str) -> Tuner {
@@ -228,7 +269,7 @@ impl Tuner {
         };
         let exact = Mutex::new(text.lines().filter_map(line).collect());
         let (fast, conv) = (Mutex::new(Tuner::fast(text)), Mutex::new(conv::read(text)));
-        Tuner { enabled, verbose: false, file, exact, fast, conv }
+        Tuner { enabled, verbose: false, file, device: String::new(), exact, fast, conv }
     }
     /// What a file says of products whose order is free; this program has not seen it.
     fn fast(text: &str) -> BTreeMap<String, (GemmImpl, bool)> {
@@ -352,6 +393,9 @@ impl Tuner {
     fn save(&self) {
         let Some(file) = &self.file else { return };
         let mut text = format!("{HEADER}\n");
+        if !self.device.is_empty() {
+            let _ = writeln!(text, "{DEVICE_PREFIX}{}", self.device);
+        }
         for (word, path) in self.exact.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let _ = writeln!(text, "{word}: {}", path.word());
         }

@@ -9,6 +9,7 @@ mod long_loops;
 mod max_pool_backward;
 mod memory;
 mod out_of_memory;
+mod pool;
 mod queue;
 mod subnormals;
 

@@ -102,7 +102,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             largest: memory as u64,
             alignment: 256,
             subgroup: [attribute(WARP_SIZE)?; 2],
-            compute_units: attribute(MULTIPROCESSOR_COUNT)?,
+            compute_units: Some(attribute(MULTIPROCESSOR_COUNT)?),
             shared: attribute(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             invocations: attribute(MAX_THREADS_PER_BLOCK)?,
             // Parameters take 4096 bytes, and an address 8.

@@ -2,23 +2,42 @@
 
 use super::cooperative_matrix;
 use super::error::error;
-use crate::{DEFAULT_COMPUTE_UNITS, Info, Kind};
+use crate::{Info, Kind};
 use ash::{ext, vk};
-use elinvar_core::{Error, ErrorKind, Result};
+use elinvar_core::{DeviceKind, Error, ErrorKind, Result, Setting, Settings, Validation};
 use elinvar_kernel::emit::spirv;
 use std::ffi::{CStr, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Set to 1, every call is watched by Vulkan's validation layer; set to `gpu`, kernels are watched
-/// too, for accesses out of bounds, which takes much longer. What the layer says is printed and
-/// kept.
-const VALIDATE: &str = "ELINVAR_VULKAN_VALIDATION";
 const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
 /// Vulkan, loaded.
 pub struct Instance {
     pub(super) entry: ash::Entry,
     pub raw: ash::Instance,
+}
+
+/// What was asked for by [`use_validation`], or what the instance was made with.
+static VALIDATION: OnceLock<Validation> = OnceLock::new();
+
+/// Has Vulkan's validation layer watch every call, or also every access of a kernel, in place of
+/// what the environment says. What the layer says is printed and kept.
+///
+/// # Errors
+/// `InvalidArgument` if Vulkan is in use already, and watched in another way: a process has one
+/// instance.
+pub fn use_validation(wanted: Validation) -> Result<()> {
+    let is = *VALIDATION.get_or_init(|| wanted);
+    if is == wanted {
+        return Ok(());
+    }
+    let named = |v| Settings { validation: Some(v), ..Settings::default() }.text(Setting::Validation);
+    Err(Error::argument(format!(
+        "vulkan: validation is {} for all devices of this process, and cannot become {}; ask for it before the first \
+         use",
+        named(is).unwrap_or_default(),
+        named(wanted).unwrap_or_default()
+    )))
 }
 
 /// The one instance of this process. It is never destroyed: devices may live as long as the
@@ -50,19 +69,19 @@ fn load() -> Result<Instance> {
         return Err(missing(&format!("the loader knows version {} only, and 1.2 is needed", shown(version))));
     }
     let app = vk::ApplicationInfo::default().engine_name(c"elinvar").api_version(vk::API_VERSION_1_2);
-    let wish = std::env::var_os(VALIDATE);
-    let watch_kernels = wish.as_ref().is_some_and(|v| v == "gpu");
-    let validate = watch_kernels || wish.is_some_and(|v| v == "1");
+    let wish = Settings::environment(DeviceKind::Vulkan)?.validation.unwrap_or_default();
+    let wish = *VALIDATION.get_or_init(|| wish);
+    let (validate, watch_kernels) = (wish != Validation::Off, wish == Validation::Kernels);
     let (mut layers, mut extensions) = (Vec::new(), Vec::new());
     if validate {
         // SAFETY: as above.
         let all =
             unsafe { entry.enumerate_instance_layer_properties() }.map_err(|e| error("listing layers", e))?;
         if !all.iter().any(|l| l.layer_name_as_c_str() == Ok(LAYER)) {
-            return Err(Error::unsupported(format!(
-                "vulkan: {VALIDATE} is set, and the validation layer is not installed (on Debian: \
-                 apt-get install vulkan-validationlayers)"
-            )));
+            return Err(Error::unsupported(
+                "vulkan: validation is asked for, and the validation layer is not installed (on Debian: apt-get \
+                 install vulkan-validationlayers)",
+            ));
         }
         layers.push(LAYER.as_ptr());
         extensions.push(ext::debug_utils::NAME.as_ptr());
@@ -180,8 +199,8 @@ pub fn physical() -> Result<Vec<Physical>> {
 }
 
 /// The compute units of a device, as the vendors' extensions tell; Vulkan itself does not. Without
-/// an extension, and for software, whose units are cores of the processor, it is the default.
-fn compute_units(i: &Instance, raw: vk::PhysicalDevice, kind: Kind) -> u32 {
+/// an extension, and for software, whose units are cores of the processor, it is not known.
+fn compute_units(i: &Instance, raw: vk::PhysicalDevice, kind: Kind) -> Option<u32> {
     // SAFETY: `raw` belongs to this instance.
     let extensions = unsafe { i.raw.enumerate_device_extension_properties(raw) }.unwrap_or_default();
     let has = |name: &CStr| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
@@ -200,8 +219,8 @@ fn compute_units(i: &Instance, raw: vk::PhysicalDevice, kind: Kind) -> u32 {
     unsafe { i.raw.get_physical_device_properties2(raw, &mut properties) };
     let arrays = amd.shader_engine_count * amd.shader_arrays_per_engine_count;
     match (kind, nvidia.shader_sm_count.max(arrays * amd.compute_units_per_shader_array)) {
-        (Kind::Software, _) | (_, 0) => DEFAULT_COMPUTE_UNITS,
-        (Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other, units) => units,
+        (Kind::Software, _) | (_, 0) => None,
+        (Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other, units) => Some(units),
     }
 }
 

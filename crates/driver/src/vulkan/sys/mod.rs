@@ -21,7 +21,7 @@ mod queue;
 mod timestamp;
 
 pub use device::Shared;
-pub use instance::{physical, validation_messages};
+pub use instance::{physical, use_validation, validation_messages};
 pub use memory::Memory;
 pub use pipeline::Pipeline;
 pub use timestamp::Timestamp;

@@ -2,8 +2,7 @@
 //! value of a timeline semaphore.
 //!
 //! Between two pieces of work there is a barrier only if the second touches what the first wrote,
-//! or writes what it touched, so independent kernels may overlap. Memory is known by its number and
-//! offset: pieces of one memory never overlap but by being equal, which the allocator ensures.
+//! or writes what it touched, so independent kernels may overlap.
 
 use super::device::{Shared, destroy_chunk};
 use super::error::error;
@@ -11,11 +10,12 @@ use super::memory::{self, Chunk, Raw};
 use super::pipeline::{self, Pipeline, RawPipeline};
 use crate::Slice;
 use crate::vulkan::Vulkan;
+use crate::vulkan::touched::{Touch, Touched};
 use ash::vk;
 use elinvar_core::Result;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::Access;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Launches of a batch, at most: enough for submitting to cost little beside them, few enough for
 /// the device to start soon.
@@ -61,9 +61,14 @@ pub struct Queue {
     downs: Vec<Chunk>,
     /// The number of the last submission.
     last: u64,
-    /// What was touched since the last barrier; true: written.
-    touched: HashMap<(u64, u64), bool>,
+    /// What was touched since the last barrier.
+    touched: Touched,
     dead: Vec<(u64, Garbage)>,
+}
+
+/// The first bytes of a slice.
+fn touch(s: &Slice<'_, Vulkan>, len: u64, writes: bool) -> Touch {
+    Touch { memory: s.memory.id, offset: s.offset, len, writes }
 }
 
 impl Queue {
@@ -76,7 +81,7 @@ impl Queue {
             chunks: Vec::new(),
             downs: Vec::new(),
             last: 0,
-            touched: HashMap::new(),
+            touched: Touched::default(),
             dead: Vec::new(),
         }
     }
@@ -161,20 +166,15 @@ impl Queue {
     }
     /// A barrier, if what comes touches what was written since the last one, or writes what was
     /// touched.
-    fn order(&mut self, shared: &Shared, touches: &[((u64, u64), bool)]) -> Result<()> {
-        let clash = |(at, writes): &((u64, u64), bool)| {
-            self.touched.get(at).is_some_and(|&written| written || *writes)
-        };
-        if touches.iter().any(clash) {
+    fn order(&mut self, shared: &Shared, touches: &[Touch]) -> Result<()> {
+        if touches.iter().any(|t| self.touched.clashes(t)) {
             let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
             let reads = vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
             let writes = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
             self.barrier(shared, stages, writes, stages, reads | writes)?;
             self.touched.clear();
         }
-        for &(at, writes) in touches {
-            *self.touched.entry(at).or_insert(false) |= writes;
-        }
+        touches.iter().for_each(|t| self.touched.add(t));
         Ok(())
     }
     fn barrier(
@@ -211,7 +211,7 @@ impl Queue {
         let mut infos = Vec::with_capacity(given);
         let mut touches = Vec::with_capacity(given);
         for (b, access) in buffers.iter().zip(&kernel.access) {
-            touches.push(((b.memory.id, b.offset), *access != Access::Read));
+            touches.push(touch(b, b.len, *access != Access::Read));
             infos.push(vk::DescriptorBufferInfo {
                 buffer: b.memory.raw.buffer,
                 offset: b.offset,
@@ -293,7 +293,7 @@ impl Queue {
     /// `OutOfMemory`, `DeviceLost`.
     pub fn write(&mut self, shared: &Shared, to: Slice<'_, Vulkan>, bytes: &[u8]) -> Result<()> {
         let (from, at) = self.stage(shared, bytes)?;
-        self.order(shared, &[((to.memory.id, to.offset), true)])?;
+        self.order(shared, &[touch(&to, bytes.len() as u64, true)])?;
         self.record_copy(shared, from, at, to.memory.raw.buffer, to.offset, bytes.len() as u64)
     }
     /// Records a copy of as many bytes as the target has.
@@ -301,7 +301,7 @@ impl Queue {
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
     pub fn copy(&mut self, shared: &Shared, from: Slice<'_, Vulkan>, to: Slice<'_, Vulkan>) -> Result<()> {
-        self.order(shared, &[((from.memory.id, from.offset), false), ((to.memory.id, to.offset), true)])?;
+        self.order(shared, &[touch(&from, to.len, false), touch(&to, to.len, true)])?;
         let (a, b) = (from.memory.raw.buffer, to.memory.raw.buffer);
         self.record_copy(shared, a, from.offset, b, to.offset, to.len)
     }
@@ -332,7 +332,7 @@ impl Queue {
             None => shared.chunk(from.len.max(MIN_DOWNLOAD_BYTES).next_power_of_two(), shared.types.down)?,
         };
         let recorded = (|| {
-            self.order(shared, &[((from.memory.id, from.offset), false)])?;
+            self.order(shared, &[touch(&from, from.len, false)])?;
             let buffer = from.memory.raw.buffer;
             self.record_copy(shared, buffer, from.offset, chunk.raw.buffer, 0, from.len)?;
             let (transfer, host) = (vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::HOST);
