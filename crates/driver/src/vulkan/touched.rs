@@ -63,7 +63,8 @@ mod tests {
         let mut flags = [[[false; 2]; BYTES as usize]; 2];
         for _ in 0..20_000 {
             let offset = next(BYTES);
-            let len = 1 + next((BYTES - offset).min(1 + next(BYTES)));
+            let most = (BYTES - offset).min(1 + next(BYTES));
+            let len = 1 + next(most);
             let t = Touch { memory: next(2), offset, len, writes: next(4) == 0 };
             let bytes = t.offset as usize..(t.offset + t.len) as usize;
             let mut here = flags[t.memory as usize][bytes.clone()].iter();
