@@ -12,7 +12,7 @@
 //! How it can be wrong: an op of several float operands that checks their types before it asks here
 //! is an error in a scope where PyTorch promotes. `crates/nn/tests/autocast.rs` has a row per op.
 
-use crate::value::Value;
+use crate::value::{Value, references};
 use elinvar_core::{DType, Error, Result};
 use std::cell::Cell;
 
@@ -238,12 +238,33 @@ pub fn run<V: Value, const N: usize>(
     x: [&V; N],
     f: impl FnOnce([&V; N]) -> Result<V>,
 ) -> Result<V> {
-    let Some(casts) = casts(op, &x.map(Some)) else { return f(x) };
-    let mut all = Vec::with_capacity(N);
-    for x in x {
-        all.push(casts.on(x)?);
+    let scoped = Scoped::of(op, &x)?;
+    let y = f(scoped.as_ref().map_or(x, |s| references(&s.operands)))?;
+    match scoped {
+        Some(s) => s.casts.back(y),
+        None => Ok(y),
     }
-    casts.back(within(None, || f(std::array::from_fn(|i| &all[i])))?)
+}
+
+/// What a scope makes of an op's operands: the part of [`run`] that does not depend on the op. No
+/// scope is around this thread until it is dropped.
+struct Scoped<V> {
+    casts: Casts,
+    operands: Vec<V>,
+    _outside: Restore,
+}
+
+impl<V: Value> Scoped<V> {
+    fn of(op: &str, x: &[&V]) -> Result<Option<Self>> {
+        let Some(half) = V::autocast() else { return Ok(None) };
+        let operands: Vec<Option<&V>> = x.iter().copied().map(Some).collect();
+        let casts = Casts::of(rule(op), half, &operands);
+        let mut operands = Vec::with_capacity(x.len());
+        for v in x {
+            operands.push(casts.on(*v)?);
+        }
+        Ok(Some(Scoped { casts, operands, _outside: Restore(SCOPE.replace(None)) }))
+    }
 }
 
 /// The same of an op of any number of operands.
@@ -251,10 +272,8 @@ pub fn run<V: Value, const N: usize>(
 /// # Errors
 /// Those of `f`; `OutOfMemory`.
 pub fn run_all<V: Value>(op: &str, x: &[&V], f: impl FnOnce(&[&V]) -> Result<V>) -> Result<V> {
-    let operands: Vec<Option<&V>> = x.iter().copied().map(Some).collect();
-    let Some(casts) = casts(op, &operands) else { return f(x) };
-    let all = x.iter().map(|x| casts.on(*x)).collect::<Result<Vec<V>>>()?;
-    casts.back(within(None, || f(&all.iter().collect::<Vec<_>>()))?)
+    let Some(scoped) = Scoped::of(op, x)? else { return f(x) };
+    scoped.casts.back(f(&scoped.operands.iter().collect::<Vec<_>>())?)
 }
 
 /// The entry of an op of the table, whose values are of type `V`: in a scope its operands (those

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn map<V: Value, M: CompiledMap<N>, const N: usize>(m: M, x: [&V; N]) -> Result<V> {
     let f = Compiled(m);
-    map_object(M::object(&f), &x, &x.map(|v| v.array()))
+    map_object(M::object(&f), &x, &arrays_of(x))
 }
 
 /// Runs a map that floats and integers have, operands broadcast.
@@ -32,10 +32,10 @@ pub fn map_any<V: Value, M: CompiledMap<N> + CompiledIntMap<N>, const N: usize>(
 ) -> Result<V> {
     let f = Compiled(m);
     // What the operands of neither kind have in common, either path reports.
-    if x.iter().any(|v| v.dtype().is_float()) {
-        map_object(<M as CompiledMap<N>>::object(&f), &x, &x.map(|v| v.array()))
+    if has_float(&x) {
+        map_object(<M as CompiledMap<N>>::object(&f), &x, &arrays_of(x))
     } else {
-        map_int_object(<M as CompiledIntMap<N>>::object(&f), &x.map(|v| v.array()))
+        map_int_object(<M as CompiledIntMap<N>>::object(&f), &arrays_of(x))
     }
 }
 
@@ -44,7 +44,7 @@ pub fn map_any<V: Value, M: CompiledMap<N> + CompiledIntMap<N>, const N: usize>(
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn map_int<V: Value, M: CompiledIntMap<N>, const N: usize>(m: M, x: [&V; N]) -> Result<V> {
-    map_int_object(M::object(&Compiled(m)), &x.map(|v| v.array()))
+    map_int_object(M::object(&Compiled(m)), &arrays_of(x))
 }
 
 /// The operands of the largest map fit without an allocation.
@@ -52,6 +52,16 @@ type Arrays<'a, B> = SmallVec<[&'a Array<B>; 4]>;
 
 fn arrays<'a, V: Value>(x: &[&'a V]) -> Arrays<'a, V::B> {
     x.iter().map(|v| v.array()).collect()
+}
+
+/// The same without a list. Written once here, it is not compiled for each formula.
+#[inline]
+fn arrays_of<V: Value, const N: usize>(x: [&V; N]) -> [&Array<V::B>; N] {
+    x.map(|v| v.array())
+}
+
+fn has_float<V: Value>(x: &[&V]) -> bool {
+    x.iter().any(|v| v.dtype().is_float())
 }
 
 /// As [`map`], of values and their arrays.

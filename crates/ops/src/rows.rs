@@ -9,7 +9,7 @@ use crate::array::{self, Array};
 use crate::autocast::{self, is_mixed};
 use crate::backend::{Backend, Fused, Placed, View};
 use crate::op::{Context, Op, Outputs, Saves};
-use crate::value::{Value, gradient_to};
+use crate::value::{Value, Widened, gradient_to, references};
 use elinvar_core::{DType, Dims, Error, Layout, Result, Shape};
 pub use elinvar_lane::formula::{Columns, RowFormula, RowOut, STATS};
 use elinvar_simd::compiled::Compiled;
@@ -164,13 +164,14 @@ pub fn rows<V: Value, R: Rows<N>, const N: usize>(r: R, axes: &[usize], x: [&V; 
     if V::autocast().is_some() && is_mixed(&x) {
         return autocast::run(R::NAME, x, |x| rows(r, axes, x));
     }
-    let op = |x: [&V; N]| V::apply(RowsOp { rows: r, axes: Dims::from_slice(axes) }, &x);
+    let wide = if is_converted_by_backend(&x) { None } else { Widened::of(&x)? };
+    let op = RowsOp { rows: r, axes: Dims::from_slice(axes) };
+    let y = V::apply(op, &wide.as_ref().map_or(x, |w| references(&w.operands)))?;
+    Widened::narrow(wide.as_ref(), y)
+}
+
+/// Are the operands of one storage float, or bool, and nothing is recorded?
+fn is_converted_by_backend<V: Value>(x: &[&V]) -> bool {
     let dtype = x[0].dtype();
-    if dtype.is_storage()
-        && !V::records(&x)
-        && x.iter().all(|x| matches!(x.dtype(), d if d == dtype || d == DType::Bool))
-    {
-        return op(x);
-    }
-    crate::value::widen(x, op)
+    dtype.is_storage() && !V::records(x) && x.iter().all(|x| x.dtype() == dtype || x.dtype() == DType::Bool)
 }

@@ -140,18 +140,40 @@ pub fn gradient_to<V: Value>(x: &V, shape: &Shape) -> Result<V> {
 /// # Errors
 /// Those of `f`.
 pub fn widen<V: Value, const N: usize>(x: [&V; N], f: impl FnOnce([&V; N]) -> Result<V>) -> Result<V> {
-    match x.iter().map(|v| v.dtype()).find(|d| d.is_float()) {
-        Some(dtype) if dtype.is_storage() => {
-            let wide = x.map(|v| match v.dtype() {
-                d if d == dtype => floats(v, DType::F32, Halves),
-                _ => Ok(v.clone()),
-            });
-            let mut all = Vec::with_capacity(N);
-            for w in wide {
-                all.push(w?);
-            }
-            floats(&f(std::array::from_fn(|i| &all[i]))?, dtype, Halves)
+    let wide = Widened::of(&x)?;
+    let y = f(wide.as_ref().map_or(x, |w| references(&w.operands)))?;
+    Widened::narrow(wide.as_ref(), y)
+}
+
+/// `N` values by reference.
+pub(crate) fn references<V, const N: usize>(all: &[V]) -> [&V; N] {
+    all.first_chunk().expect("as many as there were").each_ref()
+}
+
+/// Operands of a storage float as f32: the part of [`widen`] that does not depend on the op.
+pub(crate) struct Widened<V> {
+    dtype: DType,
+    pub(crate) operands: Vec<V>,
+}
+
+impl<V: Value> Widened<V> {
+    /// `None` if the first float of the operands is no storage float.
+    pub(crate) fn of(x: &[&V]) -> Result<Option<Self>> {
+        let Some(dtype) = x.iter().map(|v| v.dtype()).find(|d| d.is_float()).filter(|d| d.is_storage())
+        else {
+            return Ok(None);
+        };
+        let mut operands = Vec::with_capacity(x.len());
+        for &v in x {
+            operands.push(if v.dtype() == dtype { floats(v, DType::F32, Halves)? } else { v.clone() });
         }
-        _ => f(x),
+        Ok(Some(Widened { dtype, operands }))
+    }
+    /// A result, rounded if the operands were widened.
+    pub(crate) fn narrow(wide: Option<&Self>, y: V) -> Result<V> {
+        match wide {
+            Some(w) => floats(&y, w.dtype, Halves),
+            None => Ok(y),
+        }
     }
 }

@@ -462,7 +462,7 @@ macro_rules! delegating_method {
     (
         $on:ident $name:ident [$($g:ident: $bound:path)?] ($($arg:ident: $form:tt),*) -> $how:ident $sizes:tt
     ) => {
-        #[inline]
+        // Not `#[inline]`: a crate that calls it would compile every backend behind it once more.
         fn $name$(<$g: $bound>)?(
             d: &Self::Device
             $(, $arg: $crate::delegated_type!(argument $form))*
