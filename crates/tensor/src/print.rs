@@ -62,19 +62,17 @@ fn text<B: Backend>(
 /// The elements that are shown. Of a large tensor only the edges are read, whatever it is a view
 /// of.
 fn shown_elements<B: Backend>(x: &Array<B>) -> Result<HostTensor> {
-    let mut part = x.clone();
+    let mut layout = x.layout().clone();
     if x.shape().numel() > THRESHOLD {
-        // The longest axis first, so that little is copied for the others.
-        let mut axes: Vec<usize> = (0..x.shape().rank()).collect();
-        axes.sort_by_key(|&axis| std::cmp::Reverse(x.shape()[axis]));
-        for axis in axes.into_iter().filter(|&axis| x.shape()[axis] > 2 * EDGE) {
-            let dim = axis as isize;
-            let first = catalogue::narrow(&part, dim, 0, EDGE)?;
-            let last = catalogue::narrow(&part, dim, (x.shape()[axis] - EDGE) as isize, EDGE)?;
-            part = catalogue::concat(&[&first, &last], dim)?;
+        for axis in (0..x.shape().rank()).rev().filter(|&axis| x.shape()[axis] > 2 * EDGE) {
+            // The two edges of an axis are windows, of which the second begins where the last does.
+            layout = layout.unfold(axis, EDGE, x.shape()[axis] - EDGE)?;
+            let within = layout.rank() - 1;
+            let order: Vec<usize> = (0..=axis).chain([within]).chain(axis + 1..within).collect();
+            layout = layout.permute(&order);
         }
     }
-    part.to_host()
+    x.with_layout(layout).to_host()
 }
 
 /// The elements in brackets; lines after the first are indented by `indent`. `host` holds those
