@@ -3,6 +3,7 @@
 
 pub mod dtype;
 pub mod error;
+pub mod explain;
 pub mod host;
 pub mod host_vec;
 pub mod layout;

@@ -10,7 +10,7 @@
 //!   computation (`lazy/`), so that several maps are fused into one pass.
 //!
 //! Which path a problem takes is decided by a plan (`*/plan.rs`), a pure function of the problem
-//! and the processor (`machine.rs`); `explain.rs` prints it.
+//! and the processor (`machine.rs`); `ELINVAR_EXPLAIN=1` prints it.
 //!
 //! Layers, from the bottom: crate `simd` (instruction sets, vector registers), `runtime` (threads,
 //! memory, output partition), `layout` and `elementwise`, `lazy`, then the op families `reduce`,
@@ -20,7 +20,6 @@ mod attention;
 mod backend;
 mod conv;
 mod elementwise;
-mod explain;
 mod gemm;
 mod index;
 mod layout;

@@ -23,7 +23,6 @@ mod problem;
 
 use crate::CpuDevice;
 use crate::elementwise::real::{Real, stored_elements};
-use crate::explain::explain;
 use crate::gemm::contract::store;
 use crate::gemm::epilogue::{FusedEpilogue, NoEpilogue};
 use crate::gemm::{
@@ -35,6 +34,7 @@ use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;
 use crate::view::View;
+use elinvar_core::explain::explain;
 use elinvar_core::{DType, HostData, HostVec, Result, Shape};
 use elinvar_ops::backend::{Conv, EpilogueObject};
 use im2col::{Im2col, Im2colTransposed};

@@ -3,12 +3,12 @@
 use super::plan::{self, AveragePlan, AverageRow, NARROW_WINDOWS, WIDE_WINDOWS, average_row};
 use super::windows::{AxisTaps, EvenWindows, PoolPlane, divisor, lanes};
 use crate::CpuDevice;
-use crate::explain::explain;
 use crate::reduce::INLINE_SUM_MAX_TERMS;
 use crate::reduce::float::Float;
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::filled;
 use crate::runtime::parallel::try_for_each_piece;
+use elinvar_core::explain::explain;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{Error, HostVec, Result};
 use elinvar_ops::backend::Fold;

@@ -3,7 +3,6 @@
 use super::layout::RowGrid;
 use super::{ColumnOperand, RowGroup, RowLanes, RowLanesVec};
 use crate::CpuDevice;
-use crate::explain::explain;
 use crate::machine::Machine;
 use crate::reduce::float::Float;
 use crate::reduce::plan::thresholds::{
@@ -14,6 +13,7 @@ use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{ColumnBlocks, fill_column_blocks};
 use crate::runtime::parallel::try_for_each_piece;
 use crate::view::View;
+use elinvar_core::explain::explain;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::{Fold, Placed};

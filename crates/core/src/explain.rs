@@ -1,5 +1,5 @@
-//! `ELINVAR_EXPLAIN=1`: one line on standard error for each plan that is run: op, shape, path and
-//! why.
+//! `ELINVAR_EXPLAIN=1`: one line on standard error for each plan that a backend runs: op, shape,
+//! path and why.
 
 use std::sync::OnceLock;
 
@@ -8,9 +8,9 @@ const EXPLAIN_VARIABLE: &str = "ELINVAR_EXPLAIN";
 /// Whether the variable asks for lines; read by the first call.
 static IS_ON: OnceLock<bool> = OnceLock::new();
 
-/// Prints a line, which is made only then.
+/// Prints a line, which is made only if the environment asks for it.
 #[inline]
-pub(crate) fn explain(line: impl FnOnce() -> String) {
+pub fn explain(line: impl FnOnce() -> String) {
     if *IS_ON.get_or_init(is_asked_for) {
         print(&line());
     }
