@@ -16,7 +16,10 @@
 //!   pooling.
 //! * `gemm`: matrix products, from one thread tile to TMA and wgmma. `conv`: direct convolution and
 //!   implicit GEMM. `attention`: flash attention.
-//! * `launch`: kernel keys, launch arguments, sequences of launches, occupancy.
+//! * `launch`: kernel keys, launch arguments, sequences of launches, occupancy, `Machine`.
+//!
+//! Which path a problem takes is decided by a plan (`*/plan.rs`), a pure function of the problem
+//! and the device (`launch/machine.rs`), and the one home of thresholds.
 
 #![forbid(unsafe_code)]
 
@@ -33,5 +36,6 @@ pub mod reduce;
 
 pub use formula::{Compute, Formula};
 pub use launch::{
-    BufferSlot, BufferSpec, ComputeUnits, Key, LaunchSequence, MAX_GROUPS, SequenceStep, Work, grid,
+    BufferSlot, BufferSpec, ComputeUnits, Key, LaunchSequence, MAX_GROUPS, Machine, Plan, SequenceStep, Work,
+    grid,
 };

@@ -3,6 +3,7 @@
 mod graph;
 mod memory;
 mod out_of_range;
+mod reduce;
 
 use crate::Gpu;
 use crate::allocator::PieceRange;
@@ -11,7 +12,7 @@ use crate::device::GpuDevice;
 use crate::fusion;
 use crate::gemm_fast::{FastGemm, limits};
 use crate::range::IntRange;
-use crate::strategy::{attention_mma_shape, attention_path, conv_path, register_budget};
+use crate::strategy::{attention_mma_shape, attention_path, conv_path};
 use crate::tune::{ExactGemmPath, GemmCase};
 use crate::update;
 use elinvar_core::philox::Stream;
@@ -26,8 +27,6 @@ use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
 use elinvar_gpu_kernels::launch::{BufferSlot, BufferSpec, LaunchSequence, Work};
 use elinvar_gpu_kernels::layout::copy;
 use elinvar_gpu_kernels::pool;
-use elinvar_gpu_kernels::reduce::rowwise::CatalogueRows;
-use elinvar_gpu_kernels::reduce::{arg_fold, fold, multi_block_rowwise, scan};
 use elinvar_kernel::ir::Elem;
 use elinvar_ops::backend::*;
 use elinvar_ops::fold::Folding;
@@ -194,18 +193,13 @@ impl<D: Driver> Compute for Gpu<D> {
         update::update(d, u, items)
     }
     fn fold<F: Folding>(d: &Self::Device, x: GpuView<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
-        let [y] =
-            steps(d, &fold::steps(F::FOLD, x.layout, x.dtype, kept, to, register_budget(d.info()?)), &[x])?;
-        Ok(y)
+        reduce::fold(d, F::FOLD, x, kept, to)
     }
     fn arg_fold(d: &Self::Device, f: ArgFold, x: GpuView<'_, D>, kept: usize) -> Result<Self::Buffer> {
-        let n: usize = x.shape()[kept..].iter().product();
-        let [y] = steps(d, &arg_fold::arg_fold(f, x.layout, x.dtype, kept), &[x])?;
-        Ok(y.within(Some([0, n as i64 - 1])))
+        reduce::arg_fold(d, f, x, kept)
     }
     fn scan(d: &Self::Device, f: Scan, x: GpuView<'_, D>, to: DType) -> Result<Placed<Self::Buffer>> {
-        let [y] = steps(d, &scan::steps(f, x.layout, x.dtype, to), &[x])?;
-        Ok(y.into())
+        Ok(reduce::scan(d, f, x, to)?.into())
     }
     fn rows(
         d: &Self::Device,
@@ -214,13 +208,7 @@ impl<D: Driver> Compute for Gpu<D> {
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<Self::Buffer>> {
-        let f = CatalogueRows(f.boxed());
-        let [y] = steps(
-            d,
-            &multi_block_rowwise::steps(&f, dtype, &layouts(x), kept, register_budget(d.info()?)),
-            x,
-        )?;
-        Ok(y.into())
+        Ok(reduce::rows(d, f, x, kept, dtype)?.into())
     }
     fn fused(_: &Self::Device, f: &Fused<'_>, _: &[GpuView<'_, D>]) -> Result<Option<FusedResults<Self>>> {
         match f {

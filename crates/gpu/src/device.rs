@@ -3,11 +3,12 @@
 use crate::allocator::{MemoryPool, Piece, PieceRange};
 use crate::buffer::GpuBuffer;
 use crate::capture::{self, CaptureId};
+use crate::machine::machine;
 use crate::tune::{self, Tuner};
 use crate::{Gpu, probe_f64_mma};
 use elinvar_core::{DType, DeviceKind, Error, ErrorKind, MemoryStats, Precision, Result, Scalar, Settings};
 use elinvar_driver::{Call, Driver, Info, VendorGemm, Vulkan};
-use elinvar_gpu_kernels::launch::{Key, Work};
+use elinvar_gpu_kernels::launch::{Key, Machine, Work};
 use elinvar_kernel::ir::{Constant, MmaShape};
 use elinvar_ops::DeviceOf;
 use std::any::{Any, TypeId};
@@ -136,6 +137,13 @@ impl<D: Driver> GpuDevice<D> {
     /// Why it could not be opened.
     pub fn info(&self) -> Result<&Info> {
         Ok(self.opened()?.driver.info())
+    }
+    /// The device as plans see it.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub(crate) fn machine(&self) -> Result<Machine<'_>> {
+        Ok(machine(self.info()?))
     }
     /// The driver.
     ///

@@ -32,6 +32,7 @@ mod cublaslt;
 mod device;
 mod fusion;
 mod gemm_fast;
+mod machine;
 mod probe_f64_mma;
 mod range;
 mod strategy;

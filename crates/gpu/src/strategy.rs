@@ -1,9 +1,8 @@
-//! Strategy: which kernels suit a device for convolution, row-wise ops and attention.
+//! Strategy: which kernels suit a device for convolution and attention.
 
 use crate::gemm_fast::{limits, mma_shape_of};
 use elinvar_core::{DType, Precision};
 use elinvar_driver::{Info, Kind};
-use elinvar_gpu_kernels::reduce::block_reduce::{MAX_BLOCK_THREADS, RegisterBudget};
 use elinvar_gpu_kernels::{attention, conv};
 use elinvar_kernel::ir::{Elem, MmaShape};
 use elinvar_ops::backend::{Attention, Conv};
@@ -20,18 +19,6 @@ pub(crate) fn conv_path(i: &Info, c: &Conv, dtype: DType) -> conv::ConvPath {
         // Its barriers cost more than they save.
         Kind::Software => conv::ConvPath::Direct,
         Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => conv::ConvPath::Auto(limits),
-    }
-}
-
-/// What an invocation may hold of rows.
-pub(crate) fn register_budget(i: &Info) -> RegisterBudget {
-    match i.kind {
-        Kind::Discrete if !i.short && i.invocations >= MAX_BLOCK_THREADS => RegisterBudget::Many,
-        // Small GPUs have few registers for an invocation, or it is not known how many; a CPU has
-        // next to none.
-        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Software | Kind::Other => {
-            RegisterBudget::One
-        }
     }
 }
 

@@ -107,6 +107,7 @@ pub fn attention_grad(
         3,
         block_reduce::elem(scalar),
         block_reduce::RegisterBudget::One,
+        false,
     );
     if let Some(work) = sums {
         all.push(work, &[BufferSlot::Operand(5), BufferSlot::Operand(3), BufferSlot::Scratch(0)]);

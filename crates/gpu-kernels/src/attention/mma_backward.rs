@@ -63,7 +63,7 @@ pub fn attention_grad(a: &Attention, dtype: DType, x: &BackwardInputs<'_>) -> La
     };
     all.scratch = vec![BufferSpec::of(Elem::F32, x.q.shape()[..3].iter().product())];
     if let Some(work) =
-        rows_to(&RowDot, dtype, &[(x.g, dtype), (x.o, dtype)], 3, Elem::F32, RegisterBudget::One)
+        rows_to(&RowDot, dtype, &[(x.g, dtype), (x.o, dtype)], 3, Elem::F32, RegisterBudget::One, false)
     {
         all.push(work, &[BufferSlot::Operand(5), BufferSlot::Operand(3), BufferSlot::Scratch(0)]);
     }

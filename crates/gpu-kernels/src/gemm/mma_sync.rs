@@ -17,8 +17,9 @@ use super::problem::{self, GemmArgs};
 use super::smem_load::{self, TileLoader};
 use super::{GemmProblem, StridedMatrix};
 use crate::formula::{Compute, Formula};
+pub use crate::launch::WorkgroupLimits;
 use crate::launch::args;
-use crate::launch::{ComputeUnits, Key, Work, grid};
+use crate::launch::{Key, Work, grid};
 use crate::layout::indexing;
 use elinvar_core::Layout;
 use elinvar_kernel::builder::{Builder, Val};
@@ -89,19 +90,6 @@ impl WarpTiling {
 const MAX_K_FRAGMENTS: u32 = 2;
 /// Subgroups that keep a compute unit busy: one for each of its four schedulers.
 const SUBGROUPS_PER_UNIT: u32 = 4;
-
-/// What a device has for a workgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkgroupLimits {
-    /// Invocations.
-    pub invocations: u32,
-    /// Bytes of shared memory.
-    pub shared: u32,
-    /// Copies that go on while others compute.
-    pub cp_async: bool,
-    /// Compute units of the device.
-    pub compute_units: ComputeUnits,
-}
 
 impl MmaTile {
     /// A tile for as many products of m by n sums, if the device has room for it.

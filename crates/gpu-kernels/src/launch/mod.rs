@@ -1,12 +1,17 @@
-//! Launches: kernels by key, launch arguments, sequences of launches, occupancy.
+//! Launches: kernels by key, launch arguments, sequences of launches, occupancy; what plans know of
+//! a device, and what a plan is.
 
 pub mod args;
 pub mod key;
+pub mod machine;
 pub mod occupancy;
+pub mod plan;
 pub mod sequence;
 
 pub use key::Key;
+pub use machine::{MAX_BLOCK_THREADS, Machine, RegisterBudget, WorkgroupLimits};
 pub use occupancy::ComputeUnits;
+pub use plan::Plan;
 pub use sequence::{BufferSlot, BufferSpec, LaunchSequence, SequenceStep};
 
 use elinvar_kernel::builder::{Builder, Val};

@@ -6,6 +6,7 @@
 //! piece, a second one the winner among them.
 
 use super::block_reduce::{elem, lanes};
+use super::plan::{PIECE_ELEMENTS, ReducePath};
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
@@ -15,11 +16,6 @@ use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Builtin, Compare, Elem, Kernel, Scalar};
 use elinvar_ops::backend::ArgFold;
-
-/// Elements of a piece of a long row: 32 for each of 128 invocations.
-const PIECE_ELEMENTS: usize = 4096;
-/// Rows that fill a device without being cut.
-const FULL_DEVICE_ROWS: usize = 1024;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +37,13 @@ pub struct ArgFoldConfig {
 }
 
 /// The work of an arg-fold. Operand: x. Result: the indices (i64).
-pub fn arg_fold(f: ArgFold, x: &Layout, dtype: DType, kept: usize) -> LaunchSequence<'static> {
+pub fn arg_fold(
+    f: ArgFold,
+    x: &Layout,
+    dtype: DType,
+    kept: usize,
+    path: ReducePath,
+) -> LaunchSequence<'static> {
     let rows: usize = x.shape()[..kept].iter().product();
     let n: usize = x.shape()[kept..].iter().product();
     let mut all =
@@ -49,7 +51,7 @@ pub fn arg_fold(f: ArgFold, x: &Layout, dtype: DType, kept: usize) -> LaunchSequ
     if rows == 0 {
         return all;
     }
-    if n <= 2 * PIECE_ELEMENTS || rows >= FULL_DEVICE_ROWS {
+    if path == ReducePath::WholeRows {
         all.push(launch(f, x, dtype, kept, [n, n], false), &[BufferSlot::Operand(0), BufferSlot::Result(0)]);
         return all;
     }

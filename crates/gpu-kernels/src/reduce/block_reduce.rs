@@ -15,6 +15,8 @@
 //! large workgroup for itself, four blocks are folded in parallel, each by invocations of its own,
 //! and come joined to the stack: what a block lacks at the end is the fold's start.
 
+use super::plan::PARALLEL_BLOCKS;
+pub use crate::launch::{MAX_BLOCK_THREADS, RegisterBudget};
 use elinvar_core::order;
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Binary, Constant, Elem, Place, Scalar};
@@ -30,25 +32,10 @@ const MAX_LOADS_IN_FLIGHT: u32 = 8;
 /// The same where an invocation has several lanes: such workgroups are few.
 const MAX_LOADS_SEVERAL_LANES: u32 = 32;
 
-/// What a device lets an invocation hold in registers of the rows that it reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum RegisterBudget {
-    /// One element at a time: where registers are memory, or compilers choke on long kernels.
-    #[default]
-    One,
-    /// As many as keep memory busy; a row of some thousands may stay. Workgroups may have
-    /// [`MAX_BLOCK_THREADS`].
-    Many,
-}
-
-/// Invocations of a workgroup at most, if they hold many elements.
-pub const MAX_BLOCK_THREADS: u32 = 1024;
-
 /// Invocations of a workgroup that holds few of what it reads at a time: so several are on a
 /// multiprocessor.
 const BLOCK_THREADS: u32 = 512;
-/// Blocks in parallel: of as many invocations.
-const PARALLEL_BLOCKS: u32 = BLOCK_THREADS / order::LANES as u32;
+const _: () = assert!(PARALLEL_BLOCKS * order::LANES as u32 == BLOCK_THREADS);
 
 /// What a kernel knows about how many terms rows have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -139,19 +126,6 @@ impl RowTile {
         self.lanes * self.rows
     }
 }
-
-/// Is it enough that each row has a workgroup? Of a few long rows, blocks have. Where blocks are
-/// folded in parallel, reading a row of eight takes as long as two more launches that wait for each
-/// other.
-pub fn is_enough(rows: usize, n: usize, budget: RegisterBudget) -> bool {
-    n <= 2 * order::BLOCK
-        || (budget == RegisterBudget::Many
-            && rows >= MAX_ROWS_PARALLEL_BLOCKS
-            && n <= 2 * PARALLEL_BLOCKS as usize * order::BLOCK)
-}
-
-/// So many rows keep enough multiprocessors busy.
-const MAX_ROWS_PARALLEL_BLOCKS: usize = 32;
 
 /// Lanes of the tree that can have a term.
 pub fn lanes(n: usize) -> u32 {

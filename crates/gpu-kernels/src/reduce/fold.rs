@@ -6,7 +6,8 @@
 //! read across (column reduction). A few long rows are cut into the blocks of the order: a
 //! workgroup folds a block, and then blocks are joined as neighbours, 256 at a time.
 
-use super::block_reduce::{self, BlockRow, RegisterBudget, RowLength, RowTile, combine, elem, lanes, start};
+use super::block_reduce::{BlockRow, RegisterBudget, RowLength, RowTile, combine, elem, lanes, start};
+use super::plan::ReducePath;
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
@@ -53,8 +54,6 @@ fn scalar(fold: Fold, dtype: DType) -> Scalar {
     }
 }
 
-/// Rows that fill a device without being cut.
-const FULL_DEVICE_ROWS: usize = 512;
 /// Invocations of a workgroup that joins blocks.
 const JOIN_THREADS: usize = 256;
 /// Blocks that each of them joins where there are more than that: a launch that waits for another
@@ -68,13 +67,14 @@ pub fn steps(
     dtype: DType,
     kept: usize,
     to: DType,
+    path: ReducePath,
     budget: RegisterBudget,
 ) -> LaunchSequence<'static> {
     let rows: usize = x.shape()[..kept].iter().product();
     let n: usize = x.shape()[kept..].iter().product();
     let mut all =
         LaunchSequence { results: vec![BufferSpec::of(to.into(), rows)], ..LaunchSequence::default() };
-    if rows >= FULL_DEVICE_ROWS || block_reduce::is_enough(rows, n, budget) {
+    if path == ReducePath::WholeRows {
         if let Some(work) = fold(f, x, dtype, kept, to, FoldChoice { tile: None, budget }) {
             all.push(work, &[BufferSlot::Operand(0), BufferSlot::Result(0)]);
         }

@@ -6,8 +6,9 @@
 //! launch to launch is the result of the folds; every kernel finishes the statistics that it needs
 //! from them.
 
-use super::block_reduce::{self, BlockRow, RegisterBudget, RowLength, RowTile, elem};
+use super::block_reduce::{BlockRow, RegisterBudget, RowLength, RowTile, elem};
 use super::fold;
+use super::plan::RowwisePath;
 use super::rowwise::{RowFormula, rows};
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
@@ -20,8 +21,6 @@ use elinvar_kernel::ir::{Access, Builtin, Constant, Elem, Kernel, Place};
 use elinvar_kernel::lane::Term;
 use elinvar_ops::rows::{RowOut, STATS};
 
-/// Rows that fill a device without being cut.
-const FULL_DEVICE_ROWS: usize = 256;
 /// Invocations of a workgroup that makes results, and how many elements each of them takes.
 const BLOCK_THREADS: u32 = 256;
 const ELEMENTS_PER_THREAD: i64 = 4;
@@ -50,6 +49,7 @@ pub fn steps<'a>(
     dtype: DType,
     x: &[(&Layout, DType)],
     kept: usize,
+    path: RowwisePath,
     budget: RegisterBudget,
 ) -> LaunchSequence<'a> {
     let shape = x[0].0.shape();
@@ -59,8 +59,8 @@ pub fn steps<'a>(
     let mut all =
         LaunchSequence { results: vec![BufferSpec::of(dtype.into(), len)], ..LaunchSequence::default() };
     let operands: Vec<BufferSlot> = (0..x.len()).map(BufferSlot::Operand).collect();
-    if count >= FULL_DEVICE_ROWS || block_reduce::is_enough(count, n, budget) {
-        if let Some(work) = rows(f, dtype, x, kept, budget) {
+    if let RowwisePath::WholeRows { in_registers } = path {
+        if let Some(work) = rows(f, dtype, x, kept, budget, in_registers) {
             all.push(work, &[&operands[..], &[BufferSlot::Result(0)]].concat());
         }
         return all;

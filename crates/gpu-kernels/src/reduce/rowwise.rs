@@ -12,7 +12,7 @@ use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes, is_wide};
-use elinvar_core::{DType, Layout, order};
+use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Constant, Elem, Kernel, Place};
 use elinvar_kernel::lane::{Float, Term, W32, W64};
@@ -164,9 +164,6 @@ pub struct RowwiseConfig {
     pub wide: bool,
 }
 
-/// So few rows have a multiprocessor each, or two.
-const ROWS_PER_MULTIPROCESSOR: usize = 256;
-
 /// The sum of the products of two operands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowDot;
@@ -205,15 +202,17 @@ impl RowFormula for RowDot {
     }
 }
 
-/// The work of a row-wise op: the operands, then the result. `None` if nothing comes out.
+/// The work of a row-wise op: the operands, then the result. `may_stay`: elements of a row are kept
+/// in registers, where there is room. `None` if nothing comes out.
 pub fn rows<'a>(
     f: &'a dyn RowFormula,
     dtype: DType,
     x: &[(&Layout, DType)],
     kept: usize,
     budget: RegisterBudget,
+    may_stay: bool,
 ) -> Option<Work<'a>> {
-    rows_to(f, dtype, x, kept, dtype.into(), budget)
+    rows_to(f, dtype, x, kept, dtype.into(), budget, may_stay)
 }
 
 /// The same with a result of another type of memory.
@@ -224,6 +223,7 @@ pub(crate) fn rows_to<'a>(
     kept: usize,
     to: Elem,
     budget: RegisterBudget,
+    may_stay: bool,
 ) -> Option<Work<'a>> {
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
@@ -237,10 +237,7 @@ pub(crate) fn rows_to<'a>(
     // There may be one row only, in which nothing is read again for others.
     let varies = outer.strides.iter().map(|s| s.is_empty() || s.iter().any(|&s| s != 0));
     let varies: Vec<bool> = varies.collect();
-    // Long rows that are many take turns: while one's elements come, another's are folded, and
-    // several are on a multiprocessor.
-    let stays = n <= 2 * order::BLOCK || count <= ROWS_PER_MULTIPROCESSOR;
-    let in_registers = if stays { in_registers(f, dtype, n, tile, &varies, budget) } else { None };
+    let in_registers = if may_stay { in_registers(f, dtype, n, tile, &varies, budget) } else { None };
     let length = match in_registers {
         Some(in_registers) => RowLength::in_registers(n, in_registers.parallel_blocks()),
         None => RowLength::of(n, budget).parallel_blocks(n, tile, budget),

@@ -14,6 +14,7 @@
 
 use super::block_reduce::elem;
 use super::fold;
+use super::plan::ReducePath;
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
@@ -58,19 +59,15 @@ impl ScanTile {
     }
 }
 
-/// Rows that fill a device without being cut, and blocks of a row that are not worth cutting.
-const FULL_DEVICE_ROWS: usize = 128;
-const MIN_BLOCKS: usize = 8;
-
 /// The work of a scan along the last axis. Operand: x. Result: its prefixes.
-pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType) -> LaunchSequence<'static> {
+pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType, path: ReducePath) -> LaunchSequence<'static> {
     let len = x.shape().numel();
     let mut all =
         LaunchSequence { results: vec![BufferSpec::of(to.into(), len)], ..LaunchSequence::default() };
     let n = x.shape().last().copied().unwrap_or(1);
     let (rows, blocks) = (len.checked_div(n).unwrap_or(0), n.div_ceil(SCAN_BLOCK));
     let scalar = scalar(dtype);
-    if rows >= FULL_DEVICE_ROWS || blocks <= MIN_BLOCKS {
+    if path == ReducePath::WholeRows {
         if let Some(work) = scan(f, x, dtype, to) {
             all.push(work, &[BufferSlot::Operand(0), BufferSlot::Result(0)]);
         }

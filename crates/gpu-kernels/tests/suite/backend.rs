@@ -4,6 +4,7 @@
 
 mod run;
 
+use crate::plans::LAVAPIPE;
 use crate::ptx_machine;
 use crate::vulkan_device::FULL;
 use elinvar_core::philox::Stream;
@@ -16,12 +17,12 @@ use elinvar_gpu_kernels::elementwise::{fill, map, random};
 use elinvar_gpu_kernels::formula::{FloatFormula, Formula, IntFormula};
 use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
-use elinvar_gpu_kernels::launch::{BufferSlot, Key, LaunchSequence, Work};
+use elinvar_gpu_kernels::launch::{BufferSlot, Key, LaunchSequence, Machine, Work};
 use elinvar_gpu_kernels::layout::copy;
 use elinvar_gpu_kernels::pool;
 use elinvar_gpu_kernels::reduce::block_reduce::{RegisterBudget, RowTile};
 use elinvar_gpu_kernels::reduce::rowwise::CatalogueRows;
-use elinvar_gpu_kernels::reduce::{arg_fold, fold, multi_block_rowwise, scan};
+use elinvar_gpu_kernels::reduce::{arg_fold, fold, multi_block_rowwise, plan, scan};
 use elinvar_kernel::emit::ptx;
 use elinvar_kernel::emit::spirv::{self, Device as SpirvDevice};
 use elinvar_kernel::interp::{Launch, Memory, run};
@@ -68,6 +69,10 @@ pub struct Device {
 }
 
 impl Device {
+    /// As plans see it.
+    fn machine(&self) -> Machine<'static> {
+        Machine { registers: self.hold, ..LAVAPIPE }
+    }
     fn conv(&self) -> conv::ConvPath {
         self.conv.unwrap_or_else(|| self.product.map_or(conv::ConvPath::Direct, conv::ConvPath::ImplicitGemm))
     }
@@ -98,6 +103,11 @@ fn map_any(d: &Device, f: &dyn Formula, x: &[View<'_, Interpreted>], dtype: DTyp
     let Some(work) = work else { return HostData::full(to, 0, 0.into()) };
     let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
     Ok(start(&work, &inputs, &[(to, len)]).remove(0))
+}
+
+/// How many rows there are, and elements of each.
+fn sizes(x: &View<'_, Interpreted>, kept: usize) -> [usize; 2] {
+    [&x.shape()[..kept], &x.shape()[kept..]].map(|axes| axes.iter().product())
 }
 
 /// # Errors
@@ -218,23 +228,26 @@ elinvar_ops::delegate_backend! {
             Ok(())
         }
         fn fold<F: Folding>(d: &Device, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
+            let [rows, n] = sizes(&x, kept);
             if d.tile.is_none() {
-                let steps = fold::steps(F::FOLD, x.layout, x.dtype, kept, to, d.hold);
+                let path = plan::fold(rows, n, &d.machine()).path;
+                let steps = fold::steps(F::FOLD, x.layout, x.dtype, kept, to, path, d.hold);
                 return Ok(host(&run_steps(&steps, &[x.buffer])[0]));
             }
-            let rows = x.shape()[..kept].iter().product();
             let choice = fold::FoldChoice { tile: d.tile, budget: d.hold };
             match fold::fold(F::FOLD, x.layout, x.dtype, kept, to, choice) {
                 Some(work) => Ok(start(&work, &[x.buffer], &[(to, rows)]).remove(0)),
                 None => HostData::full(to, 0, 0.into()),
             }
         }
-        fn arg_fold(_: &Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
-            let steps = arg_fold::arg_fold(f, x.layout, x.dtype, kept);
+        fn arg_fold(d: &Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
+            let [rows, n] = sizes(&x, kept);
+            let steps = arg_fold::arg_fold(f, x.layout, x.dtype, kept, plan::arg_fold(rows, n, &d.machine()).path);
             Ok(host(&run_steps(&steps, &[x.buffer])[0]))
         }
-        fn scan(_: &Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<HostData>> {
-            let steps = scan::steps(f, x.layout, x.dtype, to);
+        fn scan(d: &Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<HostData>> {
+            let [rows, n] = sizes(&x, x.shape().rank().saturating_sub(1));
+            let steps = scan::steps(f, x.layout, x.dtype, to, plan::scan(rows, n, &d.machine()).path);
             Ok(host(&run_steps(&steps, &[x.buffer])[0]).into())
         }
         fn rows(
@@ -245,12 +258,12 @@ elinvar_ops::delegate_backend! {
             dtype: DType,
         ) -> Result<Placed<HostData>> {
             let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (v.layout, v.dtype)).collect();
-            let shape = x[0].shape();
-            let [rows, n] = [&shape[..kept], &shape[kept..]].map(|axes| axes.iter().product::<usize>());
+            let [rows, n] = sizes(&x[0], kept);
             let len = rows * f.out().width(n, f.folds().len());
             let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
             let f = CatalogueRows(f.boxed());
-            let all = run_steps(&multi_block_rowwise::steps(&f, dtype, &operands, kept, d.hold), &inputs);
+            let path = plan::rowwise(rows, n, &d.machine()).path;
+            let all = run_steps(&multi_block_rowwise::steps(&f, dtype, &operands, kept, path, d.hold), &inputs);
             assert_eq!(all[0].cells.len(), len);
             Ok(host(&all[0]).into())
         }

@@ -16,6 +16,7 @@ mod gemm_mma_sync;
 mod gemm_tma_wgmma;
 mod mutations;
 mod neighbours;
+mod plans;
 mod ptx;
 #[path = "../../../kernel/tests/support/ptx_machine.rs"]
 mod ptx_machine;

@@ -14,6 +14,7 @@ use elinvar_gpu_kernels::index::{nonzero, sort};
 use elinvar_gpu_kernels::launch::{LaunchSequence, Work};
 use elinvar_gpu_kernels::pool;
 use elinvar_gpu_kernels::reduce::block_reduce::RegisterBudget;
+use elinvar_gpu_kernels::reduce::plan::ReducePath;
 use elinvar_gpu_kernels::reduce::rowwise::CatalogueRows;
 use elinvar_gpu_kernels::reduce::{arg_fold, fold, rowwise, scan};
 use elinvar_gpu_kernels::{attention, conv};
@@ -242,7 +243,7 @@ fn cases() -> Vec<Case> {
         case("fold of blocks side by side", folded(3 * 4096 + 40), vec![x(3 * (3 * 4096 + 40)), f32s(3)]),
         case(
             "held rows",
-            some(rowwise::rows(&*SHARES, d, &[(&layout(&[2, 300]), d)], 1, RegisterBudget::Many)),
+            some(rowwise::rows(&*SHARES, d, &[(&layout(&[2, 300]), d)], 1, RegisterBudget::Many, true)),
             vec![x(600), f32s(600)],
         ),
         case("scan", some(scan::scan(Scan::Sum, &layout(&[3, 1100]), d, d)), vec![x(3300), f32s(3300)]),
@@ -359,7 +360,7 @@ fn cases() -> Vec<Case> {
         case("gradient of staged attention by keys", staged(Some(2)), of_gradient(2080)).lean(),
         case(
             "arg_fold",
-            launch(arg_fold::arg_fold(ArgFold::Max, &layout(&[60, 150]), d, 1), 0),
+            launch(arg_fold::arg_fold(ArgFold::Max, &layout(&[60, 150]), d, 1, ReducePath::WholeRows), 0),
             vec![x(9000), Memory::zeros(Elem::I64, 60)],
         ),
         case(

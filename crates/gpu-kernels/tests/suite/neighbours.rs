@@ -72,7 +72,7 @@ fn rows_stay_in_blocks_side_by_side() {
 
 fn held<R: RowFormula<1>>(f: &R, data: &HostData, layout: &Layout, dims: &[usize]) {
     let (dtype, of) = (DType::F32, CatalogueRows(Compiled::<R, 1>(*f).boxed()));
-    let work = rows(&of, dtype, &[(layout, dtype)], 1, RegisterBudget::Many).expect("there are rows");
+    let work = rows(&of, dtype, &[(layout, dtype)], 1, RegisterBudget::Many, true).expect("there are rows");
     let got = tensor(start(&work, &[data], &[(dtype, dims.iter().product())]).remove(0), dims);
     let view = View { buffer: data, layout, dtype };
     let want =

@@ -13,6 +13,7 @@ use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile};
 use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
 use elinvar_gpu_kernels::launch::LaunchSequence;
 use elinvar_gpu_kernels::layout::copy;
+use elinvar_gpu_kernels::reduce::plan::ReducePath;
 use elinvar_gpu_kernels::reduce::{arg_fold, fold, scan};
 use elinvar_gpu_kernels::{attention, conv};
 use elinvar_kernel::Kernel;
@@ -80,7 +81,7 @@ fn several() -> Vec<LaunchSequence<'static>> {
     let a = Attention::exact(0.5, true);
     let mut all = Vec::new();
     for d in DType::ALL {
-        all.push(arg_fold::arg_fold(ArgFold::Max, &layout(&[9000]), d, 0));
+        all.push(arg_fold::arg_fold(ArgFold::Max, &layout(&[9000]), d, 0, ReducePath::MultiBlock));
         all.push(sort::sort(&l, d, true));
         all.push(nonzero::nonzero(&l, d));
         for how in [Scatter::Set, Scatter::Add] {
