@@ -1,5 +1,6 @@
 //! The backend: each kind of work, as launches of the library's kernels.
 
+mod gemm;
 mod graph;
 mod memory;
 mod out_of_range;
@@ -10,10 +11,8 @@ use crate::allocator::PieceRange;
 use crate::buffer::{GpuBuffer, MaxPoolIndices};
 use crate::device::GpuDevice;
 use crate::fusion;
-use crate::gemm_fast::{FastGemm, limits};
 use crate::range::IntRange;
 use crate::strategy::{attention_mma_shape, attention_path, conv_path};
-use crate::tune::{ExactGemmPath, GemmCase};
 use crate::update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, Precision, Result, Scalar};
@@ -22,7 +21,7 @@ use elinvar_gpu_kernels::attention;
 use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::{fill, random};
 use elinvar_gpu_kernels::formula::{FloatFormula, IntFormula};
-use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile, in_block_split_k};
+use elinvar_gpu_kernels::gemm::CatalogueEpilogue;
 use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
 use elinvar_gpu_kernels::launch::{BufferSlot, BufferSpec, LaunchSequence, Work};
 use elinvar_gpu_kernels::layout::copy;
@@ -136,12 +135,12 @@ fn convolve<D: Driver>(
     a: &ConvProblem<'_, '_>,
     operands: &[GpuView<'_, D>],
 ) -> Result<GpuBuffer<D>> {
-    let info = d.info()?;
-    let a = &a.on(limits(info).compute_units);
-    let how = conv_path(info, a.c, a.dtype);
+    let machine = d.machine()?;
+    let a = &a.on(machine.units());
+    let how = conv_path(&machine, a.c, a.dtype);
     // What there is to choose from, where autotuning is on: also on devices whose barriers are
     // expensive.
-    let tried = if how == conv::ConvPath::Direct { conv::ConvPath::Auto(limits(info)) } else { how };
+    let tried = if how == conv::ConvPath::Direct { conv::ConvPath::Auto(machine.limits) } else { how };
     let run = |way: conv::ConvCandidate| -> Result<Option<GpuBuffer<D>>> {
         let work = match way {
             conv::ConvCandidate::Default => Some(conv::steps(a, how)),
@@ -247,30 +246,7 @@ impl<D: Driver> Compute for Gpu<D> {
         e: Option<&dyn EpilogueObject>,
         extra: &[GpuView<'_, D>],
     ) -> Result<Self::Buffer> {
-        let (plain, e) = (e.is_none(), CatalogueEpilogue(e));
-        let operands: Vec<GpuView<'_, D>> = [x, w].iter().chain(extra).copied().collect();
-        if p == Precision::Fast
-            && let Some(fast) = FastGemm::new(d, &e, plain, &operands)?
-        {
-            return fast.run();
-        }
-        let (info, extra) = (d.info()?, layouts(extra));
-        let units = limits(info).compute_units;
-        let p = GemmProblem::new(&e, x.dtype, x.layout, w.layout, &extra);
-        let run = |how: ExactGemmPath| {
-            let work = match how {
-                ExactGemmPath::Simt(tile) => gemm::steps(&p, tile, units),
-                ExactGemmPath::F64Mma(tile) => gemm::f64_tensor_core::steps(&p, tile, units),
-                ExactGemmPath::InBlockSplitK => in_block_split_k::steps(&p, limits(info))
-                    .unwrap_or_else(|| gemm::steps(&p, SimtTile::PLAIN, units)),
-            };
-            steps(d, &work, &operands)
-        };
-        let tried = |how: ExactGemmPath| d.unrecorded(|| d.time(|| run(how).map(drop)));
-        let case = GemmCase::of(x.dtype, x.layout, w.layout);
-        let how = d.tuner()?.exact_gemm(info, case, &|| d.has_f64_fma_chain(), &tried)?;
-        let [y] = run(how)?;
-        Ok(y)
+        gemm::contract(d, p, [x, w], e, extra)
     }
     fn conv(
         d: &Self::Device,

@@ -8,7 +8,7 @@
 use crate::backend::{GpuView, one};
 use crate::buffer::GpuBuffer;
 use crate::device::GpuDevice;
-use crate::gemm_fast::limits;
+use crate::machine::machine;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, ErrorKind, HostData, Layout, Result, Shape};
 use elinvar_driver::Driver;
@@ -27,7 +27,7 @@ const SIZES: [usize; 3] = [32, 44, 32];
 /// `OutOfMemory`, `DeviceLost`.
 pub(crate) fn is_fma_chain<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
     let info = d.info()?;
-    let fits = |t: &F64MmaTile| t.fits(limits(info)) && info.subgroup == [32; 2];
+    let fits = |t: &F64MmaTile| t.fits(machine(info).limits) && info.subgroup == [32; 2];
     let Some(tile) = F64MmaTile::ALL.into_iter().rev().find(fits) else { return Ok(false) };
     let [m, k, n] = SIZES;
     let plain = CatalogueEpilogue(None);

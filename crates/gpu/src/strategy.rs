@@ -1,25 +1,20 @@
 //! Strategy: which kernels suit a device for convolution and attention.
 
-use crate::gemm_fast::{limits, mma_shape_of};
 use elinvar_core::{DType, Precision};
 use elinvar_driver::{Info, Kind};
-use elinvar_gpu_kernels::{attention, conv};
+use elinvar_gpu_kernels::{Machine, attention, conv};
 use elinvar_kernel::ir::{Elem, MmaShape};
 use elinvar_ops::backend::{Attention, Conv};
 
 /// How a convolution of such numbers is done.
-pub(crate) fn conv_path(i: &Info, c: &Conv, dtype: DType) -> conv::ConvPath {
-    let limits = limits(i);
+pub(crate) fn conv_path(machine: &Machine<'_>, c: &Conv, dtype: DType) -> conv::ConvPath {
+    let limits = machine.limits;
     if c.precision == Precision::Fast
-        && let Some(unit) = mma_shape_of(i, dtype)
+        && let Some(unit) = machine.mma_shape(dtype)
     {
-        return conv::ConvPath::TensorCore(conv::TensorCores { unit, lanes: i.subgroup[1], limits });
+        return conv::ConvPath::TensorCore(conv::TensorCores { unit, lanes: machine.subgroup[1], limits });
     }
-    match i.kind {
-        // Its barriers cost more than they save.
-        Kind::Software => conv::ConvPath::Direct,
-        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => conv::ConvPath::Auto(limits),
-    }
+    if machine.has_cheap_barriers { conv::ConvPath::Auto(limits) } else { conv::ConvPath::Direct }
 }
 
 /// The tensor core for attention of a type, if it may be fast. Its kernel takes numbers out of

@@ -12,6 +12,7 @@ use super::plan::MIN_ROWS;
 use super::problem::{ConvArgs, ConvConfig, ConvPass, StagingConfig};
 use super::{ImplicitGemm, PLAIN, WorkgroupLimits, product};
 use crate::formula::Formula;
+use crate::gemm::plan::can_split_k;
 use crate::gemm::smem_load::{self, TileLoader};
 use crate::gemm::split_k_reduce;
 use crate::gemm::thread_tile::ThreadTile;
@@ -68,7 +69,7 @@ impl ImplicitGemm {
     }
     /// Chunks have workgroups of their own, and their sums places: is there room?
     fn can_split_k(&self) -> bool {
-        self.chunks() <= 1 || split_k_reduce::worth_split_k(0, 1, self.chunks(), self.len)
+        self.chunks() <= 1 || can_split_k(self.chunks(), self.len)
     }
     /// Bytes of a term in shared memory.
     fn term_bytes(&self) -> u32 {

@@ -6,6 +6,7 @@ use super::{
 };
 use super::{direct, smem_implicit_gemm};
 use crate::formula::Formula;
+use crate::gemm::plan::worth_split_k;
 use crate::gemm::{CatalogueEpilogue, split_k_reduce};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{ComputeUnits, Key, Work, args, grid};
@@ -201,8 +202,7 @@ impl ImplicitGemm {
     pub(super) fn worth_split_k(&self, tile: SimtTile) -> bool {
         let per_unit = if tile.depth > 0 { STAGED_GROUPS_PER_UNIT } else { GROUPS_PER_UNIT };
         let busy = self.compute_units.filled_by(per_unit);
-        self.class_count() == 1
-            && split_k_reduce::worth_split_k(self.workgroups(tile), busy, self.chunks(), self.len)
+        self.class_count() == 1 && worth_split_k(self.workgroups(tile), busy, self.chunks(), self.len)
     }
     pub(super) fn workgroups(&self, tile: SimtTile) -> usize {
         self.tiles(tile).iter().product::<usize>() * self.groups * self.class_count()
@@ -286,7 +286,8 @@ impl ImplicitGemm {
             all.scratch.push(BufferSpec::of(split_k_reduce::elem(self.dtype), chunks * self.len));
             buffers.push(sums);
             all.push(work, &buffers);
-            let join = split_k_reduce::join(a.epilogue, self.dtype, chunks, self.len, a.extra);
+            let join =
+                split_k_reduce::join(a.epilogue, self.dtype, chunks, self.len, a.extra, self.compute_units);
             all.push(join, &[&[sums], &others[..], &[BufferSlot::Result(0)]].concat());
         }
         all

@@ -299,7 +299,7 @@ impl ImplicitGemm {
         all.scratch.push(BufferSpec::of(split_k_reduce::elem(self.dtype), pieces * self.len));
         buffers.push(sums);
         all.push(work, &buffers);
-        let join = split_k_reduce::join(epilogue, self.dtype, pieces, self.len, extra);
+        let join = split_k_reduce::join(epilogue, self.dtype, pieces, self.len, extra, self.compute_units);
         all.push(join, &[&[sums], &others[..], &[BufferSlot::Result(0)]].concat());
         Some(all)
     }

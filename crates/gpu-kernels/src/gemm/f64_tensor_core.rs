@@ -11,14 +11,14 @@
 //! fragments of them and prefetches the next ones meanwhile. The lanes know which accumulators they
 //! hold, so results are stored without going through shared memory.
 
-use super::mma_sync::WorkgroupLimits;
 use super::multistage_cp_async::{self, CpAsyncPipeline, StepParts};
+use super::plan::F64_MMA_GROUPS_PER_UNIT;
 use super::problem::{self, GemmArgs};
 use super::smem_load::{self, TileLoader};
 use super::{GemmProblem, StridedMatrix, WorkgroupTile, k_major, split_k};
 use crate::formula::Formula;
 use crate::launch::sequence::LaunchSequence;
-use crate::launch::{ComputeUnits, Key, Work, args, grid};
+use crate::launch::{ComputeUnits, Key, Work, WorkgroupLimits, args, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout, order};
 use elinvar_kernel::builder::{Builder, Val};
@@ -33,8 +33,6 @@ const WARP_LANES: u32 = 32;
 /// which are in different banks if lines are four numbers of 8 bytes more apart than a multiple of
 /// all banks.
 const PAD_ELEMENTS: u32 = 4;
-/// Workgroups that keep a compute unit busy: with as many, chunks follow one another.
-const GROUPS_PER_UNIT: u32 = 1;
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,25 +49,6 @@ pub struct F64MmaTile {
 }
 
 impl F64MmaTile {
-    /// From the largest to the smallest. They are made for speed alone. The best of 25 on an H100,
-    /// for products of 256 to 4096. Twice as many terms in a step gain hardly anything.
-    pub const ALL: [F64MmaTile; 5] = [
-        F64MmaTile { subgroups: [2, 4], each: [4, 4], depth: 16, slots: 4 },
-        F64MmaTile { subgroups: [2, 4], each: [2, 4], depth: 16, slots: 4 },
-        F64MmaTile { subgroups: [2, 2], each: [2, 4], depth: 16, slots: 4 },
-        F64MmaTile { subgroups: [2, 2], each: [1, 4], depth: 16, slots: 4 },
-        F64MmaTile { subgroups: [2, 2], each: [1, 2], depth: 16, slots: 4 },
-    ];
-
-    /// A tile for `[b, m, n, k]`, if the device has room for one: the largest with which it is
-    /// busy, or else the smallest.
-    pub fn of([b, m, n, _]: [usize; 4], limits: WorkgroupLimits) -> Option<F64MmaTile> {
-        let all = || F64MmaTile::ALL.into_iter().filter(|t| t.fits(limits));
-        let count = |t: &F64MmaTile| {
-            b * m.div_ceil(t.size(0) as usize).saturating_mul(n.div_ceil(t.size(1) as usize))
-        };
-        all().find(|t| count(t) >= limits.compute_units.filled_by(GROUPS_PER_UNIT)).or(all().next_back())
-    }
     /// Has a device room for it?
     pub fn fits(self, limits: WorkgroupLimits) -> bool {
         limits.cp_async && self.invocations() <= limits.invocations && self.shared_bytes() <= limits.shared
@@ -135,7 +114,7 @@ impl F64MmaConfig {
 
 /// The work of a contraction of f64. Operands and result are those of [`super::steps`].
 pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: F64MmaTile, units: ComputeUnits) -> LaunchSequence<'a> {
-    split_k(p, [tile.size(0), tile.size(1)], units.filled_by(GROUPS_PER_UNIT), &|p, split_k| {
+    split_k(p, [tile.size(0), tile.size(1)], (units, F64_MMA_GROUPS_PER_UNIT), &|p, split_k| {
         launch(p, tile, split_k)
     })
 }

@@ -10,7 +10,6 @@
 //! with padding; one without any term has no sum, and is not added. More chunks than a workgroup
 //! has at a time follow in further rounds.
 
-use super::mma_sync::WorkgroupLimits;
 use super::multistage_cp_async::{self, CpAsyncPipeline};
 use super::problem::{self, GemmArgs};
 use super::smem_load::{self, ElementLocation, ElementRequest, TileLoader, TileSource};
@@ -19,30 +18,17 @@ use super::thread_tile::ThreadTile;
 use super::{GemmProblem, StridedMatrix, k_major};
 use crate::formula::{Compute, Formula};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, args, grid};
+use crate::launch::{Key, Work, WorkgroupLimits, args, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, order};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Kernel, Place};
 
-/// Rows and columns of a tile: not fewer, where there are more, and not more.
-const MIN_TILE_SIDE: u32 = 8;
-const MAX_TILE_SIDE: u32 = 64;
-/// Chunks in parallel, at most.
-const MAX_CHUNKS: usize = 8;
-/// Invocations of a workgroup, if its sums are enough for them; with more sums each, they read
-/// fewer terms for every product.
-const BLOCK_THREADS: u32 = 256;
-/// Rows and columns of an invocation, at most.
-const MAX_THREAD_TILE: [u32; 2] = [8, 4];
 /// Invocations that bring terms of a chunk, at least: those without a sum of their own do what
 /// others do.
 const MIN_CHUNK_THREADS: u32 = 32;
 /// Bytes of a line of terms of a step.
-const LINE_BYTES: u32 = 128;
-/// Bytes that are under way at a time, and steps: beyond them nothing becomes faster.
-const IN_FLIGHT_BYTES: u32 = 144 << 10;
-const MAX_STAGES: u32 = 8;
+pub(super) const LINE_BYTES: u32 = 128;
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,64 +40,7 @@ pub struct InBlockSplitKTile {
 }
 
 impl InBlockSplitKTile {
-    /// The tile for `[b, m, n, k]`; `None` if a device has no room for any, or numbers are no
-    /// floats.
-    pub fn of(dtype: DType, [b, m, n, k]: [usize; 4], limits: WorkgroupLimits) -> Option<InBlockSplitKTile> {
-        let mut size = [m, n].map(|s| (s.max(1).next_power_of_two() as u32).min(MAX_TILE_SIDE));
-        let count = |size: [u32; 2]| b * m.div_ceil(size[0] as usize) * n.div_ceil(size[1] as usize);
-        let large = |size: &[u32; 2]| size[0].max(size[1]) > MIN_TILE_SIDE;
-        let halve = |size: &mut [u32; 2]| size[usize::from(size[1] >= size[0])] /= 2;
-        let busy = limits.compute_units.filled_by(1);
-        while count(size) < busy && large(&size) {
-            halve(&mut size);
-        }
-        let mut chunks = k.div_ceil(order::CHUNK).max(1).next_power_of_two().min(MAX_CHUNKS) as u32;
-        loop {
-            // Of more workgroups than multiprocessors two should fit, beside the kilobyte that a
-            // device keeps for each.
-            let shared =
-                if count(size) > busy { (limits.shared / 2).saturating_sub(1024) } else { limits.shared };
-            match InBlockSplitKTile::cut(dtype, size, chunks, WorkgroupLimits { shared, ..limits }) {
-                None if chunks > 1 => chunks /= 2,
-                None if large(&size) => halve(&mut size),
-                tile => return tile,
-            }
-        }
-    }
-
-    /// The tile of so many rows and columns, if a device has room for it.
-    fn cut(dtype: DType, size: [u32; 2], chunks: u32, limits: WorkgroupLimits) -> Option<InBlockSplitKTile> {
-        if !dtype.is_float() {
-            return None;
-        }
-        let most = limits.invocations.min(BLOCK_THREADS);
-        let mut each = [1, 1];
-        while chunks * size[0] * size[1] / (each[0] * each[1]) > most {
-            let capacity = [0, 1].map(|side| each[side] < MAX_THREAD_TILE[side].min(size[side]));
-            // Those of squares read the fewest terms.
-            let side = usize::from(capacity[1] && (each[1] < each[0] || !capacity[0]));
-            if !capacity[side] {
-                return None;
-            }
-            each[side] *= 2;
-        }
-        let group = [0, 1].map(|side| size[side] / each[side]);
-        let smem_elem = split_k_reduce::elem(dtype).size();
-        let part = super::SimtTile { group, each, depth: LINE_BYTES / smem_elem, slots: 0 };
-        let tile = InBlockSplitKTile { part, chunks };
-        let slot = tile.slot_bytes();
-        let capacity = limits.shared.checked_sub(tile.sums() * smem_elem)? / slot;
-        let slots =
-            if limits.cp_async { capacity.min((IN_FLIGHT_BYTES / slot).clamp(2, MAX_STAGES)) } else { 0 };
-        let fits = capacity > 0 && tile.invocations() <= limits.invocations;
-        // One slot is what terms go through that come by registers.
-        fits.then_some(InBlockSplitKTile {
-            part: super::SimtTile { slots: if slots > 1 { slots } else { 0 }, ..part },
-            chunks,
-        })
-    }
-
-    fn invocations(self) -> u32 {
+    pub(super) fn invocations(self) -> u32 {
         self.chunks * self.lanes()
     }
     /// Invocations of a chunk.
@@ -119,11 +48,11 @@ impl InBlockSplitKTile {
         self.part.invocations().max(MIN_CHUNK_THREADS)
     }
     /// Numbers that the chunks hand over.
-    fn sums(self) -> u32 {
+    pub(super) fn sums(self) -> u32 {
         self.chunks * self.part.size(0) * self.part.size(1)
     }
     /// Bytes of a slot, at most: lines of terms.
-    fn slot_bytes(self) -> u32 {
+    pub(super) fn slot_bytes(self) -> u32 {
         self.chunks * (self.part.size(0) + self.part.size(1)) * (LINE_BYTES + multistage_cp_async::COPY_BYTES)
     }
     /// Lines, or their elements, of a side.

@@ -14,7 +14,7 @@
 //! * Exact: this file, `in_block_split_k`, `f64_tensor_core` (DMMA), and `split_k_reduce`, which
 //!   adds the partial sums of split-K.
 //! * `Precision::Fast`: `mma_sync` (tensor cores), `tma_wgmma` (Hopper) with `tma_transpose`.
-//! * Parts: `problem`, `thread_tile`, `smem_load`, `smem_loop`, `multistage_cp_async`, `fragments`,
+//! * Choice: `plan`. Parts: `problem`, `thread_tile`, `smem_load`, `smem_loop`, `multistage_cp_async`, `fragments`,
 //!   `epilogue`.
 
 pub(crate) mod epilogue;
@@ -23,6 +23,7 @@ pub(crate) mod fragments;
 pub mod in_block_split_k;
 pub mod mma_sync;
 pub(crate) mod multistage_cp_async;
+pub mod plan;
 pub(crate) mod problem;
 pub(crate) mod smem_load;
 mod smem_loop;
@@ -130,24 +131,21 @@ pub struct SimtConfig {
     pub split_k: bool,
 }
 
-/// Workgroups that keep a compute unit busy: those of 256 invocations that it holds, more or less.
-const GROUPS_PER_UNIT: u32 = 4;
-
 /// The work of a contraction. Operands: x, w, further operands of the epilogue. Result: y. Where y
 /// has few tiles and each of them several chunks of terms, the chunks are computed side by side,
 /// and joined afterwards.
 pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile, units: ComputeUnits) -> LaunchSequence<'a> {
-    split_k(p, [tile.size(0), tile.size(1)], units.filled_by(GROUPS_PER_UNIT), &|p, split_k| {
+    split_k(p, [tile.size(0), tile.size(1)], (units, plan::SIMT_GROUPS_PER_UNIT), &|p, split_k| {
         launch(p, tile, split_k)
     })
 }
 
-/// The launches of a contraction by tiles of so many rows and columns, of which so many keep a
-/// device busy. `launch` makes the work of one, or, of the sums of so many chunks.
+/// The launches of a contraction by tiles of so many rows and columns, of which so many keep each
+/// compute unit busy. `launch` makes the work of one, or, of the sums of so many chunks.
 fn split_k<'a>(
     p: &GemmProblem<'a, '_>,
     size: [u32; 2],
-    busy: usize,
+    (units, per_unit): (ComputeUnits, u32),
     launch: &dyn Fn(&GemmProblem<'a, '_>, Option<usize>) -> Option<Work<'a>>,
 ) -> LaunchSequence<'a> {
     const PLAIN: CatalogueEpilogue<'static> = CatalogueEpilogue(None);
@@ -158,7 +156,7 @@ fn split_k<'a>(
     let factors = [BufferSlot::Operand(0), BufferSlot::Operand(1)];
     let groups = b * p.tiles(size).iter().product::<usize>();
     let chunks = k.div_ceil(order::CHUNK);
-    if !dtype.is_float() || !split_k_reduce::worth_split_k(groups, busy, chunks, len) {
+    if !dtype.is_float() || !plan::worth_split_k(groups, units.filled_by(per_unit), chunks, len) {
         if let Some(work) = launch(p, None) {
             all.push(work, &[&factors, &others[..], &[BufferSlot::Result(0)]].concat());
         }
@@ -169,7 +167,7 @@ fn split_k<'a>(
         let sums = BufferSlot::Scratch(0);
         all.scratch.push(BufferSpec::of(split_k_reduce::elem(dtype), chunks * len));
         all.push(work, &[factors[0], factors[1], sums]);
-        let join = split_k_reduce::join(p.epilogue, dtype, chunks, len, p.extra);
+        let join = split_k_reduce::join(p.epilogue, dtype, chunks, len, p.extra, units);
         all.push(join, &[&[sums], &others[..], &[BufferSlot::Result(0)]].concat());
     }
     all

@@ -6,9 +6,10 @@
 //! four elements where there are enough of them, and has the loads of several chunks in flight
 //! before it adds the first, as it would otherwise wait for each.
 
+use super::plan;
 use crate::formula::{Compute, Formula};
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, linear_group_id};
+use crate::launch::{ComputeUnits, Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes};
 use crate::reduce::block_reduce;
 use elinvar_core::{DType, Layout};
@@ -19,10 +20,6 @@ use elinvar_kernel::ir::{Access, Elem, Kernel, Place};
 const BLOCK_THREADS: u32 = 64;
 /// Sums that an invocation loads before it adds them, at most.
 const MAX_LOADS_IN_FLIGHT: u32 = 16;
-/// So many invocations keep a large device's memory busy: an H100's multiprocessor 256 of them.
-const FULL_DEVICE_THREADS: usize = 32768;
-/// Elements of the sums of chunks, at most: what may be taken for a while to be faster.
-const MAX_PARTIAL_SUMS: usize = 1 << 25;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,12 +43,6 @@ pub fn elem(dtype: DType) -> Elem {
     block_reduce::elem(Compute::from(dtype).scalar())
 }
 
-/// Is it worth while to take `chunks` of `len` elements apart, if the work without has so many
-/// workgroups, and a device is busy with `busy`?
-pub(crate) fn worth_split_k(groups: usize, busy: usize, chunks: usize, len: usize) -> bool {
-    chunks > 1 && groups < busy && chunks.saturating_mul(len) <= MAX_PARTIAL_SUMS
-}
-
 /// The work of joining: the sums `[chunks, len]`, further operands of the epilogue (views of the
 /// result's shape), then the result. There is a chunk, and an element.
 pub fn join<'a>(
@@ -60,10 +51,11 @@ pub fn join<'a>(
     chunks: usize,
     len: usize,
     extra: &[(&Layout, DType)],
+    units: ComputeUnits,
 ) -> Work<'a> {
     let layouts: Vec<&Layout> = extra.iter().map(|(l, _)| *l).collect();
     let joined = layouts.first().map(|l| indexing::join(&layouts, 0, l.rank()));
-    let width = if len.is_multiple_of(4) && len / 4 >= FULL_DEVICE_THREADS { 4 } else { 1 };
+    let width = plan::split_k_reduce_width(len, units);
     let turns = ((chunks - 1).max(1) as u32).next_power_of_two().min(MAX_LOADS_IN_FLIGHT / u32::from(width));
     let config = SplitKReduceConfig {
         dtype,

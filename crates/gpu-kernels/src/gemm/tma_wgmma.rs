@@ -16,7 +16,6 @@
 
 use super::GemmProblem;
 use super::epilogue::{EpilogueStaging, GemmEpilogue};
-use super::mma_sync::WorkgroupLimits;
 use super::problem::{self, GemmArgs};
 use crate::formula::{Compute, Formula};
 use crate::launch::args;
@@ -52,31 +51,6 @@ pub struct WgmmaTile {
 }
 
 impl WgmmaTile {
-    /// From the largest to the smallest. They are made for speed alone: a sum goes through the same
-    /// instructions with each of them.
-    ///
-    /// The first takes nearly all the shared memory of a multiprocessor of Hopper's, and half of
-    /// its registers for sums; of the others two fit, so that one stores while the other
-    /// multiplies.
-    pub const ALL: [WgmmaTile; 4] = [
-        WgmmaTile { groups: 2, columns: 256, slots: 4 },
-        WgmmaTile { groups: 2, columns: 128, slots: 3 },
-        WgmmaTile { groups: 1, columns: 128, slots: 4 },
-        WgmmaTile { groups: 1, columns: 64, slots: 6 },
-    ];
-
-    /// A tile for as many products of m by n sums, if the device has room for it.
-    pub fn of(batches: usize, sums: [usize; 2], limits: WorkgroupLimits) -> Option<WgmmaTile> {
-        let all = || WgmmaTile::ALL.into_iter().filter(|t| t.shared_bytes() <= limits.shared);
-        // Not those whose rows and columns are mostly beyond the ends of y.
-        let fits =
-            |t: &WgmmaTile| (0..2).all(|side| t.size(side) as usize <= sums[side].next_multiple_of(64));
-        let count = |t: &WgmmaTile| {
-            batches * (0..2).map(|side| sums[side].div_ceil(t.size(side) as usize)).product::<usize>()
-        };
-        all().filter(fits).find(|t| count(t) >= limits.compute_units.full_wave()).or(all().next_back())
-    }
-
     /// Rows (side 0) or columns (side 1) of a workgroup.
     pub const fn size(self, side: usize) -> u32 {
         if side == 0 { self.groups * TILE_SIDE } else { self.columns }

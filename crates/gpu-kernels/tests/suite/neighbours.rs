@@ -7,6 +7,7 @@ use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::Call;
 use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_core::{DType, HostData, HostTensor, Layout, Result, Shape};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::elementwise::map::{self, MapChoice};
 use elinvar_gpu_kernels::formula::FloatFormula;
 use elinvar_gpu_kernels::gemm::CatalogueEpilogue;
@@ -151,7 +152,8 @@ fn sums_of_chunks_are_added_in_order() {
     for (many, len) in
         [(1, 40), (2, 65), (3, 64), (5, 12), (17, 33), (18, 32), (196, 5), (2, 131_072), (6, 131_076)]
     {
-        let work: Work<'_> = split_k_reduce::join(&PLAIN, DType::F32, many, len, &[]);
+        let work: Work<'_> =
+            split_k_reduce::join(&PLAIN, DType::F32, many, len, &[], ComputeUnits::default());
         let fours = len >= 131_072;
         assert!(work.kernel().name.contains(if fours { "w4" } else { "w1" }), "{}", work.kernel().name);
         let data = dice.data(DType::F32, many * len, Values::Wild);

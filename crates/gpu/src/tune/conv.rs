@@ -1,9 +1,10 @@
 //! Autotuning of convolution and its gradients: what has one best candidate, and how candidates are
 //! written to the file.
 
-use super::{MIN_PRODUCTS, Tuner, tile_name};
+use super::Tuner;
 use elinvar_core::{Layout, Precision, Result};
 use elinvar_gpu_kernels::conv::{ConvCandidate, ConvPass, ConvProblem};
+use elinvar_gpu_kernels::gemm::plan::MIN_PRODUCTS_LOG2;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -37,8 +38,8 @@ fn conv_name(candidate: ConvCandidate) -> String {
     match candidate {
         ConvCandidate::Default => "default".to_string(),
         ConvCandidate::Direct => "direct".to_string(),
-        ConvCandidate::ImplicitGemm(tile) => format!("implicit gemm {}", tile_name(&tile)),
-        ConvCandidate::TensorCore(cut) => format!("tensor cores {}", super::tiling_name(cut)),
+        ConvCandidate::ImplicitGemm(tile) => format!("implicit gemm {tile}"),
+        ConvCandidate::TensorCore(cut) => format!("tensor cores {cut}"),
     }
 }
 
@@ -93,7 +94,7 @@ impl Tuner {
         time: &dyn Fn(ConvCandidate) -> Result<Option<Duration>>,
     ) -> Result<ConvCandidate> {
         // Who does not tune should not pay for it: most have no file.
-        if !self.enabled && self.lock_conv().is_empty() || a.products() < MIN_PRODUCTS {
+        if !self.enabled && self.lock_conv().is_empty() || a.products() < 1 << MIN_PRODUCTS_LOG2 {
             return Ok(ConvCandidate::Default);
         }
         let word = word(a);
