@@ -1,5 +1,6 @@
 //! The backend: each kind of work, as launches of the library's kernels.
 
+mod attention;
 mod gemm;
 mod graph;
 mod memory;
@@ -12,12 +13,11 @@ use crate::buffer::{GpuBuffer, MaxPoolIndices};
 use crate::device::GpuDevice;
 use crate::fusion;
 use crate::range::IntRange;
-use crate::strategy::{attention_mma_shape, attention_path, conv_path};
+use crate::strategy::conv_path;
 use crate::update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, Precision, Result, Scalar};
 use elinvar_driver::{Driver, Kind};
-use elinvar_gpu_kernels::attention;
 use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::{fill, random};
 use elinvar_gpu_kernels::formula::{FloatFormula, IntFormula};
@@ -328,34 +328,7 @@ impl<D: Driver> Compute for Gpu<D> {
         v: GpuView<'_, D>,
         mask: Option<GpuView<'_, D>>,
     ) -> Result<(Self::Buffer, Self::Buffer)> {
-        let layouts = [q.layout, k.layout, v.layout];
-        if let Some(unit) = attention_mma_shape(d.info()?, a, q.dtype) {
-            let (dtype, masked, info) = (q.dtype, mask.is_some(), d.info()?);
-            let tma = info.tma
-                && !attention::split_kv::is_few_queries(a, layouts)
-                && attention::wgmma_forward::fits(a, dtype, layouts, masked, info.shared);
-            let all = if tma {
-                Some(attention::wgmma_forward::steps(a, dtype, layouts))
-            } else {
-                attention::mma_forward::fits(unit, dtype, layouts, masked)
-                    .then(|| attention::split_kv::steps(a, dtype, layouts))
-            };
-            if let Some(all) = all {
-                let [y, lse] = steps(d, &all, &[q, k, v])?;
-                return Ok((y, lse));
-            }
-        }
-        let rows: usize = q.shape()[..3].iter().product();
-        let y = GpuBuffer::uninit(d, q.dtype, rows * v.shape()[3])?;
-        let lse = GpuBuffer::uninit(d, q.dtype.compute(), rows)?;
-        let of_mask = mask.map(|m| (m.layout, m.dtype));
-        if let Some(work) = attention::attention(a, q.dtype, layouts, of_mask, attention_path(d.info()?)) {
-            let operands: Vec<GpuView<'_, D>> = [q, k, v].into_iter().chain(mask).collect();
-            let mut buffers = parts(&operands)?;
-            buffers.extend([y.part()?, lse.part()?]);
-            d.run(&work, &buffers)?;
-        }
-        Ok((y, lse))
+        attention::forward(d, a, [q, k, v], mask)
     }
     fn attention_grad(
         d: &Self::Device,
@@ -368,46 +341,7 @@ impl<D: Driver> Compute for Gpu<D> {
         lse: GpuView<'_, D>,
         g: GpuView<'_, D>,
     ) -> Result<(Self::Buffer, Self::Buffer, Self::Buffer)> {
-        let given = attention::BackwardInputs {
-            q: q.layout,
-            k: k.layout,
-            v: v.layout,
-            o: o.layout,
-            lse: lse.layout,
-            g: g.layout,
-            mask: mask.map(|m| (m.layout, m.dtype)),
-        };
-        let (info, dtype) = (d.info()?, q.dtype);
-        let unit = attention_mma_shape(info, a, dtype);
-        let by_wgmma = |x: &attention::BackwardInputs<'_>| {
-            unit.is_some() && info.tma && attention::wgmma_backward::grad_fits(a, dtype, x, info.shared)
-        };
-        let by_mma = |x: &attention::BackwardInputs<'_>| {
-            unit.is_some_and(|u| attention::mma_backward::grad_fits(u, dtype, x))
-        };
-        let fits = |x: &attention::BackwardInputs<'_>| by_wgmma(x) || by_mma(x);
-        // A gradient that is one number for all of a result, say, is written out for units: with it
-        // as it is, they could not be used.
-        let (copied, whole);
-        let (g, given) = {
-            whole = Layout::contiguous(g.shape().clone());
-            let written = attention::BackwardInputs { g: &whole, ..given };
-            if !fits(&given) && fits(&written) {
-                copied = Self::copy(d, g)?;
-                (GpuView { buffer: &copied, layout: &whole, ..g }, written)
-            } else {
-                (g, given)
-            }
-        };
-        let operands: Vec<GpuView<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
-        let all = if by_wgmma(&given) {
-            attention::wgmma_backward::attention_grad(a, dtype, &given)
-        } else if by_mma(&given) {
-            attention::mma_backward::attention_grad(a, dtype, &given)
-        } else {
-            attention::attention_grad(a, dtype, given, attention_path(info))
-        };
-        let [q, k, v] = steps(d, &all, &operands)?;
+        let [q, k, v] = attention::backward(d, a, [q, k, v, o, lse, g], mask)?;
         Ok((q, k, v))
     }
     fn gather(

@@ -16,22 +16,3 @@ pub(crate) fn conv_path(machine: &Machine<'_>, c: &Conv, dtype: DType) -> conv::
     }
     if machine.has_cheap_barriers { conv::ConvPath::Auto(limits) } else { conv::ConvPath::Direct }
 }
-
-/// The tensor core for attention of a type, if it may be fast. Its kernel takes numbers out of
-/// fragments, of subgroups of 32, which is known of those devices that have asynchronous copies.
-pub(crate) fn attention_mma_shape(i: &Info, a: &Attention, dtype: DType) -> Option<MmaShape> {
-    let fits = a.precision == Precision::Fast && i.cp_async && (i.subgroup[0]..=i.subgroup[1]).contains(&32);
-    let is = |u: &&MmaShape| u.elem == Elem::from(dtype) && u.shape == [16; 3];
-    if fits { i.mma_shapes.iter().find(is).copied() } else { None }
-}
-
-/// How exact attention is done.
-pub(crate) fn attention_path(i: &Info) -> attention::AttentionPath {
-    match i.kind {
-        // Its barriers cost more than they save.
-        Kind::Software => attention::AttentionPath::Direct,
-        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => {
-            attention::AttentionPath::Smem(i.shared)
-        }
-    }
-}

@@ -162,9 +162,7 @@ fn launch(
         columns: each,
         multi_chunk: [d > order::CHUNK, e > order::CHUNK],
         long: terms > order::CHUNK,
-        staged: SmemRowsConfig::of(how, dtype, [d, e], &[x.q, x.k, x.v, x.g], &|pitch| {
-            shared_elements(grad, scalar, pitch)
-        }),
+        staged: smem_rows(grad, dtype, x, how),
         wide: operands.iter().any(|l| indexing::is_wide(l)) || indexing::are_many(b * heads * n * width),
     };
     let tiles = n.div_ceil(rows(scalar));
@@ -174,6 +172,26 @@ fn launch(
     let groups = grid((b * heads * tiles * across) as u64);
     let key = Key::of("attention_backward").with(&config);
     Some(args::work(key, move || build(&config), groups, indexing::scalar(config.wide), &all))
+}
+
+/// Do rows of a kernel find room in so many bytes of shared memory?
+pub(super) fn fits_smem(dtype: DType, x: &BackwardInputs<'_>, bytes: u32) -> bool {
+    let how = AttentionPath::Smem(bytes);
+    let all = [AttentionGrad::Q, AttentionGrad::K, AttentionGrad::V];
+    all.into_iter().any(|grad| smem_rows(grad, dtype, x, how).is_some())
+}
+
+fn smem_rows(
+    grad: AttentionGrad,
+    dtype: DType,
+    x: &BackwardInputs<'_>,
+    how: AttentionPath,
+) -> Option<SmemRowsConfig> {
+    let scalar = Compute::from(dtype).scalar();
+    let widths = [x.q.shape()[3], x.v.shape()[3]];
+    SmemRowsConfig::of(how, dtype, widths, &[x.q, x.k, x.v, x.g], &|pitch| {
+        shared_elements(grad, scalar, pitch)
+    })
 }
 
 /// Elements of shared memory of the staged form, by the pitches of rows.

@@ -68,7 +68,7 @@ pub fn attention(
         causal: a.causal,
         columns: each,
         multi_chunk: d > order::CHUNK,
-        staged: SmemRowsConfig::of(how, dtype, [d, e], &[q, k, v], &|pitch| shared_elements(scalar, pitch)),
+        staged: smem_rows(dtype, [q, k, v], how),
         wide: operands.clone().any(indexing::is_wide) || indexing::are_many(b * h * l * e.max(1)),
     };
     let tiles = l.div_ceil(rows(scalar));
@@ -78,6 +78,17 @@ pub fn attention(
     let groups = grid((b * h * tiles * across) as u64);
     let key = Key::of("attention_forward").with(&config);
     Some(args::work(key, move || build(&config), groups, indexing::scalar(config.wide), &all))
+}
+
+/// Do rows find room in so many bytes of shared memory?
+pub(super) fn fits_smem(dtype: DType, operands: [&Layout; 3], bytes: u32) -> bool {
+    smem_rows(dtype, operands, AttentionPath::Smem(bytes)).is_some()
+}
+
+fn smem_rows(dtype: DType, operands: [&Layout; 3], how: AttentionPath) -> Option<SmemRowsConfig> {
+    let ([q, _, v], scalar) = (operands, Compute::from(dtype).scalar());
+    let widths = [q.shape()[3], v.shape()[3]];
+    SmemRowsConfig::of(how, dtype, widths, &operands, &|pitch| shared_elements(scalar, pitch))
 }
 
 /// Elements of shared memory of the staged form, by the pitches of rows.

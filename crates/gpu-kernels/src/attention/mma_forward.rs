@@ -20,7 +20,7 @@ use crate::gemm::StridedMatrix;
 use crate::gemm::multistage_cp_async::CpAsyncPipeline;
 use crate::gemm::smem_load::TileLoader;
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, linear_group_id};
+use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, Work, grid, linear_group_id};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
@@ -66,6 +66,22 @@ pub fn fits(unit: MmaShape, dtype: DType, operands: [&Layout; 3], masked: bool) 
         && matches!(width, 32 | 64 | 128)
         && v.shape()[3] == width
         && operands.iter().all(|l| indexing::in_pieces(l, 3, COPY_ELEMENTS))
+}
+
+/// Attention by tensor cores: q, k, v; gives y and lse.
+///
+/// # Panics
+/// If it does not fit ([`fits`]).
+pub fn steps(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> LaunchSequence<'static> {
+    let q = operands[0].shape();
+    let rows: usize = q[..3].iter().product();
+    let results = vec![BufferSpec::of(dtype.into(), rows * q[3]), BufferSpec::of(Elem::F32, rows)];
+    let mut all = LaunchSequence { results, ..LaunchSequence::default() };
+    if let Some(work) = attention(a, dtype, operands) {
+        let given = [0, 1, 2].map(BufferSlot::Operand);
+        all.push(work, &[&given[..], &[BufferSlot::Result(0), BufferSlot::Result(1)]].concat());
+    }
+    all
 }
 
 /// The work of attention: q, k, v, then y and lse. `None` if there are no queries.

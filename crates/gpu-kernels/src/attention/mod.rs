@@ -7,6 +7,7 @@
 //! rows are aligned and divide 64, so all rows of a tile visit the same blocks, and only scores on
 //! the diagonal are masked element by element.
 //!
+//! * Choice: `plan`.
 //! * Exact: `forward` (running maximum, sum and y), `backward` (one kernel each for dq, dk and dv,
 //!   without atomics), `smem_rows` (rows in shared memory, for both).
 //! * `Precision::Fast` on Hopper: `wgmma_forward` and `wgmma_backward` (TMA and wgmma),
@@ -19,6 +20,7 @@ mod delta;
 mod forward;
 pub mod mma_backward;
 pub mod mma_forward;
+pub mod plan;
 mod smem_rows;
 pub mod split_kv;
 mod tma_operands;

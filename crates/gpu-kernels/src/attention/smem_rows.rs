@@ -5,6 +5,7 @@
 //! factor of the next product as neighbouring columns. The bits are those of the direct form:
 //! padding is -0 on the left and +0 on the right, whose product changes no bit of any sum.
 
+use super::plan::MAX_SMEM_ROW_ELEMENTS;
 use super::{SCORE_PITCH, StridedOperand, THREAD_TILE, ThreadCoord, fma_chains};
 use crate::gemm::multistage_cp_async;
 use crate::gemm::smem_load::rounds;
@@ -33,8 +34,6 @@ pub struct SmemRowsConfig {
     pub cp_async: bool,
 }
 
-/// Numbers of a row, at most: those of longer ones have no room beside others.
-const MAX_ROW_ELEMENTS: usize = 128;
 /// Terms, and places of a block, of a turn. Rows are filled up to a multiple.
 const K_STEP: u32 = 16;
 
@@ -63,7 +62,7 @@ impl SmemRowsConfig {
         elements: &dyn Fn([u32; 2]) -> u32,
     ) -> Option<SmemRowsConfig> {
         let AttentionPath::Smem(bytes) = how else { return None };
-        if widths.iter().any(|&n| n > MAX_ROW_ELEMENTS) {
+        if widths.iter().any(|&n| n > MAX_SMEM_ROW_ELEMENTS) {
             return None;
         }
         let scalar = crate::formula::Compute::from(dtype).scalar();

@@ -20,17 +20,10 @@ use elinvar_ops::lane::Lane;
 
 /// Keys of a part: a multiple of a block. Reading them takes longer than to begin and to join.
 pub const KEYS_PER_SPLIT: usize = 512;
-/// So many queries are few: a fragment of them.
-pub const MAX_QUERIES: usize = 16;
 /// Invocations of a workgroup of the join.
 const REDUCE_THREADS: u32 = 128;
 
-/// Is it attention of few queries to many keys? Causal queries see few keys if they are few.
-pub fn is_few_queries(a: &Attention, [q, k, _]: [&Layout; 3]) -> bool {
-    !a.causal && q.shape()[2] <= MAX_QUERIES && k.shape()[2] > KEYS_PER_SPLIT
-}
-
-/// Attention by tensor cores: q, k, v; gives y and lse.
+/// Attention by tensor cores, in splits of the keys: q, k, v; gives y and lse.
 ///
 /// # Panics
 /// If it does not fit ([`mma_forward::fits`]).
@@ -42,12 +35,6 @@ pub fn steps(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> LaunchSeque
     let mut all = LaunchSequence { results, ..LaunchSequence::default() };
     let given = [BufferSlot::Operand(0), BufferSlot::Operand(1), BufferSlot::Operand(2)];
     let ends = [BufferSlot::Result(0), BufferSlot::Result(1)];
-    if !is_few_queries(a, operands) {
-        if let Some(work) = mma_forward::attention(a, dtype, operands) {
-            all.push(work, &[&given[..], &ends].concat());
-        }
-        return all;
-    }
     let splits = k.shape()[2].div_ceil(KEYS_PER_SPLIT);
     if let Some(work) = mma_forward::split(a, dtype, operands) {
         // Results of parts; maxima, and behind them sums.

@@ -4,7 +4,7 @@
 use crate::backend::{run_steps, run_work};
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Shape};
-use elinvar_gpu_kernels::attention::{mma_forward, split_kv};
+use elinvar_gpu_kernels::attention::{mma_forward, plan, split_kv};
 use elinvar_gpu_kernels::launch::Work;
 use elinvar_kernel::interp::Memory;
 use elinvar_kernel::ir::{Elem, MmaShape};
@@ -63,8 +63,10 @@ impl Case {
     fn by_steps(&self) -> [HostData; 2] {
         let layouts = self.layouts();
         let [q, k, v] = &layouts;
-        let all = split_kv::steps(&self.a, self.dtype, [q, k, v]);
-        assert_eq!(all.steps.len(), if split_kv::is_few_queries(&self.a, [q, k, v]) { 2 } else { 1 });
+        let few = plan::is_few_queries(&self.a, [q, k, v]);
+        let steps = if few { split_kv::steps } else { mma_forward::steps };
+        let all = steps(&self.a, self.dtype, [q, k, v]);
+        assert_eq!(all.steps.len(), if few { 2 } else { 1 });
         let operands = self.numbers.each_ref().map(|x| host(self.dtype, x));
         let got = run_steps(&all, &operands.each_ref());
         [0, 1].map(|i| got[i].to_host().expect("it has a dtype"))
@@ -207,10 +209,10 @@ fn parts_are_joined() {
     // Few queries that are not causal, and no others.
     let layouts = [layout(&[1, 1, 4, 64]), layout(&[1, 1, 600, 64]), layout(&[1, 1, 600, 64])];
     let all = layouts.each_ref();
-    assert!(split_kv::is_few_queries(&Attention::exact(1.0, false), all));
-    assert!(!split_kv::is_few_queries(&Attention::exact(1.0, true), all));
+    assert!(plan::is_few_queries(&Attention::exact(1.0, false), all));
+    assert!(!plan::is_few_queries(&Attention::exact(1.0, true), all));
     let many = layout(&[1, 1, 17, 64]);
-    assert!(!split_kv::is_few_queries(&Attention::exact(1.0, false), [&many, all[1], all[2]]));
+    assert!(!plan::is_few_queries(&Attention::exact(1.0, false), [&many, all[1], all[2]]));
 }
 
 /// Equal weights of a power of two keys, of whole values: nothing is rounded but the logarithm,
