@@ -1,6 +1,7 @@
 //! The backend: each kind of work, as launches of the library's kernels.
 
 mod attention;
+mod conv;
 mod gemm;
 mod graph;
 mod memory;
@@ -13,18 +14,17 @@ use crate::buffer::{GpuBuffer, MaxPoolIndices};
 use crate::device::GpuDevice;
 use crate::fusion;
 use crate::range::IntRange;
-use crate::strategy::conv_path;
 use crate::update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, Precision, Result, Scalar};
-use elinvar_driver::{Driver, Kind};
-use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
+use elinvar_driver::Driver;
+use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::{fill, random};
 use elinvar_gpu_kernels::formula::{FloatFormula, IntFormula};
 use elinvar_gpu_kernels::gemm::CatalogueEpilogue;
 use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
 use elinvar_gpu_kernels::launch::{BufferSlot, BufferSpec, LaunchSequence, Work};
-use elinvar_gpu_kernels::layout::copy;
+use elinvar_gpu_kernels::layout::{self, copy};
 use elinvar_gpu_kernels::pool;
 use elinvar_kernel::ir::Elem;
 use elinvar_ops::backend::*;
@@ -34,9 +34,7 @@ use elinvar_ops::map::{IntMapObject, MapObject};
 use elinvar_ops::rows::RowObject;
 use elinvar_ops::update::UpdateObject;
 use out_of_range::OutOfRangeFlag;
-use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub(crate) type GpuView<'a, D> = View<'a, Gpu<D>>;
 
@@ -47,13 +45,8 @@ pub(crate) fn parts<'a, D: Driver>(x: &[GpuView<'a, D>]) -> Result<Vec<PieceRang
 
 /// The view, contiguous, as this dtype.
 fn converted<D: Driver>(d: &GpuDevice<D>, x: GpuView<'_, D>, to: DType) -> Result<GpuBuffer<D>> {
-    let transposing = match d.info()?.kind {
-        // Its barriers cost more than they save.
-        Kind::Software => None,
-        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => {
-            (x.dtype == to).then(|| copy::transposing_copy(x.layout, to)).flatten()
-        }
-    };
+    let may_transpose = layout::plan::may_transpose(x.dtype, to, &d.machine()?);
+    let transposing = if may_transpose { copy::transposing_copy(x.layout, to) } else { None };
     let work = transposing.or_else(|| copy::copy(x.layout, x.dtype, to));
     one(d, work, &[x], to, x.shape().numel())
 }
@@ -127,42 +120,6 @@ fn memory_of(e: Elem) -> DType {
 /// Layouts and dtypes of views.
 pub(crate) fn layouts<'a, D: Driver>(x: &[GpuView<'a, D>]) -> Vec<(&'a Layout, DType)> {
     x.iter().map(|v| (v.layout, v.dtype)).collect()
-}
-
-/// A convolution or a gradient of one, in the way that is known to be the fastest.
-fn convolve<D: Driver>(
-    d: &GpuDevice<D>,
-    a: &ConvProblem<'_, '_>,
-    operands: &[GpuView<'_, D>],
-) -> Result<GpuBuffer<D>> {
-    let machine = d.machine()?;
-    let a = &a.on(machine.units());
-    let how = conv_path(&machine, a.c, a.dtype);
-    // What there is to choose from, where autotuning is on: also on devices whose barriers are
-    // expensive.
-    let tried = if how == conv::ConvPath::Direct { conv::ConvPath::Auto(machine.limits) } else { how };
-    let run = |way: conv::ConvCandidate| -> Result<Option<GpuBuffer<D>>> {
-        let work = match way {
-            conv::ConvCandidate::Default => Some(conv::steps(a, how)),
-            conv::ConvCandidate::Direct
-            | conv::ConvCandidate::ImplicitGemm(_)
-            | conv::ConvCandidate::TensorCore(_) => conv::steps_by(a, tried, way),
-        };
-        let Some(work) = work else { return Ok(None) };
-        let [y] = steps(d, &work, operands)?;
-        Ok(Some(y))
-    };
-    let time = |way| -> Result<Option<Duration>> {
-        let is_done = Cell::new(false);
-        let took = d.unrecorded(|| d.time(|| run(way).map(|y| is_done.set(y.is_some()))))?;
-        Ok(is_done.get().then_some(took))
-    };
-    let way = d.tuner()?.conv_candidate(a, &|| conv::candidates(a, tried), &time)?;
-    match run(way)? {
-        Some(y) => Ok(y),
-        // Of one size, some can be done in a way and others not.
-        None => Ok(run(conv::ConvCandidate::Default)?.expect("there is always this way")),
-    }
 }
 
 impl<D: Driver> Compute for Gpu<D> {
@@ -259,7 +216,11 @@ impl<D: Driver> Compute for Gpu<D> {
     ) -> Result<Self::Buffer> {
         let (e, of_extra) = (CatalogueEpilogue(e), layouts(extra));
         let operands: Vec<GpuView<'_, D>> = [x, w].iter().chain(extra).copied().collect();
-        convolve(d, &ConvProblem::forward(&e, c, x.dtype, [x.layout, w.layout], out, &of_extra), &operands)
+        conv::convolve(
+            d,
+            &ConvProblem::forward(&e, c, x.dtype, [x.layout, w.layout], out, &of_extra),
+            &operands,
+        )
     }
     fn conv_input_grad(
         d: &Self::Device,
@@ -268,7 +229,7 @@ impl<D: Driver> Compute for Gpu<D> {
         w: GpuView<'_, D>,
         spatial: &[usize],
     ) -> Result<Self::Buffer> {
-        convolve(
+        conv::convolve(
             d,
             &ConvProblem::gradient(ConvPass::GradInput, c, g.dtype, [g.layout, w.layout], spatial),
             &[g, w],
@@ -281,7 +242,7 @@ impl<D: Driver> Compute for Gpu<D> {
         g: GpuView<'_, D>,
         taps: &[usize],
     ) -> Result<Self::Buffer> {
-        convolve(
+        conv::convolve(
             d,
             &ConvProblem::gradient(ConvPass::GradWeight, c, x.dtype, [x.layout, g.layout], taps),
             &[x, g],

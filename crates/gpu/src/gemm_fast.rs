@@ -8,6 +8,7 @@ use crate::backend::{GpuView, layouts, one, steps};
 use crate::buffer::GpuBuffer;
 use crate::cublaslt;
 use crate::device::GpuDevice;
+use crate::tune::MEASURED;
 use elinvar_core::explain::explain;
 use elinvar_core::{DType, Layout, Result};
 use elinvar_driver::Driver;
@@ -67,11 +68,11 @@ impl<'a, D: Driver> FastGemm<'a, D> {
         let choice = self.d.tuner()?.fast_gemm(case, &|| self.candidates(), &time)?;
         explain(|| {
             let extra = layouts(&self.operands[2..]);
-            let ([b, m, n, k], Plan { path, why }) = (self.product(&extra).sizes(), self.plan);
+            let [b, m, n, k] = self.product(&extra).sizes();
             let what = format!("gemm {b}x{m}x{k}x{n} {} fast on {}, {}", x.dtype, self.d, self.machine);
             match choice {
-                FastGemmCandidate::Default => format!("{what}: {path}: {why}"),
-                choice => format!("{what}: {choice}: the tuner measured it as the fastest"),
+                FastGemmCandidate::Default => format!("{what}: {}", self.plan),
+                choice => format!("{what}: {}", Plan::new(choice, MEASURED)),
             }
         });
         // Of one case, some products can be done in a way and others not: those whose elements are

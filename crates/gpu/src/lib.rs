@@ -3,8 +3,8 @@
 //! [`Gpu<D>`](Gpu) knows tensors' memory and which kernel does a kind of work, and nothing of the
 //! device behind the driver `D`.
 //!
-//! * `backend`: each kind of work, as launches of the library's kernels. `strategy`: which kernels
-//!   suit a device.
+//! * `backend`: each kind of work, as launches of the library's kernels. `machine`: a device as
+//!   plans see it (`elinvar_gpu_kernels::*::plan`), which say which kernel is taken.
 //! * `device`: an opened device and its compiled kernels, by key. `buffer`: what a tensor holds:
 //!   memory, or a deferred map.
 //! * `allocator`: the caching allocator. `fusion`: elementwise fusion of deferred maps. `capture`:
@@ -35,7 +35,6 @@ mod gemm_fast;
 mod machine;
 mod probe_f64_mma;
 mod range;
-mod strategy;
 mod tune;
 mod update;
 

@@ -1,8 +1,7 @@
 //! Plans of attention and its gradient: which kernels a problem takes. The one home of thresholds.
 //!
-//! No bit of exact attention depends on a plan. Of fast attention (`Precision::Fast`) the kernel
-//! depends on the device, and on sizes, but not on how many queries there are beside a row's own
-//! but for the few of [`is_few_queries`].
+//! No bit of exact attention depends on a plan. Bits of fast attention (`Precision::Fast`) do: the
+//! path follows the device, widths, layouts, and whether queries are few ([`is_few_queries`]).
 
 use super::split_kv::KEYS_PER_SPLIT;
 use super::{AttentionPath, BackwardInputs, backward, forward};

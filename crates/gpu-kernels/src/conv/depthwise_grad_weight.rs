@@ -35,7 +35,7 @@ const MAX_TERM_BYTES: u32 = 22400;
 
 /// How many groups a workgroup has, and how many columns of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GroupTiling {
+pub struct GroupTiling {
     groups: u32,
     columns: u32,
 }

@@ -2,11 +2,10 @@
 //! its work.
 
 use super::{
-    ConvConfig, ConvPass, ConvPath, ConvProblem, SimtTile, TensorCores, gcd, product, row_major, windows,
+    ConvConfig, ConvKernel, ConvPass, ConvPath, ConvProblem, SimtTile, gcd, product, row_major, windows,
 };
 use super::{direct, smem_implicit_gemm};
 use crate::formula::Formula;
-use crate::gemm::plan::worth_split_k;
 use crate::gemm::{CatalogueEpilogue, split_k_reduce};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{ComputeUnits, Key, Work, args, grid};
@@ -66,11 +65,6 @@ fn factor(l: &Layout, size: usize, axis: usize, [first, second]: [usize; 2]) -> 
     strides.extend(&s[2..]);
     FactorStrides { offset: l.offset(), strides }
 }
-
-/// Workgroups of 64 invocations that keep a compute unit busy, and of those that stage terms in
-/// shared memory, which are larger.
-pub(super) const GROUPS_PER_UNIT: u32 = 8;
-const STAGED_GROUPS_PER_UNIT: u32 = 2;
 
 /// What follows a gradient: nothing.
 pub(super) const PLAIN: CatalogueEpilogue<'static> = CatalogueEpilogue(None);
@@ -196,14 +190,6 @@ impl ImplicitGemm {
     pub(super) fn class_count(&self) -> usize {
         self.classes.iter().map(|c| c[0] as usize).product()
     }
-    /// Do chunks have workgroups of their own? With strides, those of the gradient by x are not the
-    /// same for all positions. Without split-K, deep layers of small planes leave too few
-    /// workgroups, with several chunks each.
-    pub(super) fn worth_split_k(&self, tile: SimtTile) -> bool {
-        let per_unit = if tile.depth > 0 { STAGED_GROUPS_PER_UNIT } else { GROUPS_PER_UNIT };
-        let busy = self.compute_units.filled_by(per_unit);
-        self.class_count() == 1 && worth_split_k(self.workgroups(tile), busy, self.chunks(), self.len)
-    }
     pub(super) fn workgroups(&self, tile: SimtTile) -> usize {
         self.tiles(tile).iter().product::<usize>() * self.groups * self.class_count()
     }
@@ -215,27 +201,25 @@ impl ImplicitGemm {
     /// The launches.
     pub(super) fn steps<'a>(self, a: &ConvProblem<'a, '_>, how: ConvPath) -> LaunchSequence<'a> {
         let exactly = matches!(how, ConvPath::ImplicitGemm(_));
-        if self.is_depthwise() && !exactly {
-            let (extra, further) = (a.extra, self.further(a.extra));
-            let mut all = self.none();
-            let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
-            let others = (0..extra.len()).map(|i| BufferSlot::Operand(2 + i));
-            let factors = a.factors([0, 1]).map(BufferSlot::Operand);
-            let buffers = factors.into_iter().chain(others).chain([BufferSlot::Result(0)]);
-            all.push(self.depthwise_launch(a.epilogue, elems, &further), &buffers.collect::<Vec<_>>());
-            return all;
-        }
-        if let ConvPath::Auto(limits) | ConvPath::TensorCore(TensorCores { limits, .. }) = how
-            && let Some(cut) = self.depthwise_grad_weight_tiling(limits)
-        {
-            return self.in_chunks(a, self.chunks() > 1, |chunks| {
+        match self.kernel(how).path {
+            ConvKernel::Depthwise => {
+                let (extra, further) = (a.extra, self.further(a.extra));
+                let mut all = self.none();
+                let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
+                let others = (0..extra.len()).map(|i| BufferSlot::Operand(2 + i));
+                let factors = a.factors([0, 1]).map(BufferSlot::Operand);
+                let buffers = factors.into_iter().chain(others).chain([BufferSlot::Result(0)]);
+                let work = self.depthwise_launch(a.epilogue, elems, &further);
+                all.push(work, &buffers.collect::<Vec<_>>());
+                all
+            }
+            ConvKernel::DepthwiseGradWeight(cut) => self.in_chunks(a, self.chunks() > 1, |chunks| {
                 Some(self.depthwise_grad_weight_launch(cut, chunks))
-            });
+            }),
+            ConvKernel::FewChannelGradInput => self.in_chunks(a, false, |_| Some(self.few_channel_launch())),
+            ConvKernel::Tiled { tile, .. } => self.tiled(a, tile, !exactly),
+            ConvKernel::TensorCore(_) => unreachable!("tensor cores have launches of their own"),
         }
-        if matches!(how, ConvPath::Auto(_) | ConvPath::TensorCore(_)) && self.is_few_channels() {
-            return self.in_chunks(a, false, |_| Some(self.few_channel_launch()));
-        }
-        self.tiled(a, self.tile(how), !exactly)
     }
     /// No launches yet.
     pub(super) fn none(&self) -> LaunchSequence<'static> {

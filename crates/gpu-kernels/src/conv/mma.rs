@@ -10,11 +10,12 @@
 
 use super::nhwc_transpose::{NhwcView, to_nhwc};
 use super::offset_table::TableSpan;
-use super::plan::WIDE_TILING;
+use super::plan::{MIN_MMA_ROWS, WIDE_TILING};
 use super::problem::{self, ConvPass, StagingConfig};
 use super::{ConvProblem, ImplicitGemm, PLAIN, SimtTile, WorkgroupLimits, mma_implicit_gemm, product};
 use crate::formula::Formula;
 use crate::gemm::mma_sync::WarpTiling;
+use crate::gemm::plan::SUBGROUPS_PER_UNIT;
 use crate::gemm::{mma_sync, split_k_reduce};
 use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, args, grid};
 use crate::layout::indexing;
@@ -32,8 +33,6 @@ pub struct TensorCores {
     pub limits: WorkgroupLimits,
 }
 
-/// Fewer rows of a group would leave most of a unit unused.
-const MIN_ROWS: usize = 8;
 /// Terms of a piece of the gradient by w, at least; and so many pieces, at most.
 const MIN_PIECE_TERMS: usize = 2048;
 const MAX_PIECES: usize = 64;
@@ -42,9 +41,6 @@ const MAX_PIECES: usize = 64;
 fn length(terms: usize) -> usize {
     MIN_PIECE_TERMS.max(terms.div_ceil(MAX_PIECES).next_power_of_two())
 }
-
-/// Subgroups that keep a compute unit busy: one for each of its four schedulers.
-const SUBGROUPS_PER_UNIT: u32 = 4;
 
 /// What is known of a work before its tile is.
 struct MmaPlan {
@@ -135,7 +131,7 @@ fn worth_tensor_cores(
     l: [&Layout; 2],
 ) -> bool {
     tensor_cores.unit.elem == Elem::from(dtype)
-        && rows >= MIN_ROWS
+        && rows >= MIN_MMA_ROWS
         && terms > 0
         && l.iter().all(|l| {
             l.shape().numel() > 0 && !indexing::is_wide(l) && !indexing::are_many(8 * l.shape().numel())
@@ -151,6 +147,12 @@ pub(super) fn steps<'a>(
 ) -> Option<LaunchSequence<'a>> {
     let (all, factors, plan) = planned(a, tensor_cores)?;
     plan.with_tensor_cores(all, factors, a, tensor_cores, cut)
+}
+
+/// The tile that suits; `None` if the exact kernels do it, or if there is no room.
+pub(super) fn tile(a: &ConvProblem<'_, '_>, tensor_cores: TensorCores) -> Option<mma_sync::MmaTile> {
+    let (.., plan) = planned(a, tensor_cores)?;
+    plan.mma_plan(tensor_cores)?.tile()
 }
 
 /// The cuts of tiles that may be tried; `None` if the exact kernels do it.

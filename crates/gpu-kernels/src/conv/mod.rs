@@ -35,15 +35,15 @@ mod mma;
 mod mma_implicit_gemm;
 pub(crate) mod nhwc_transpose;
 mod offset_table;
-mod plan;
+pub mod plan;
 mod problem;
 mod smem_implicit_gemm;
 
 pub use crate::gemm::SimtTile;
 pub use crate::gemm::mma_sync::WorkgroupLimits;
-use implicit_gemm::{FactorStrides, GROUPS_PER_UNIT, ImplicitGemm, PLAIN};
+use implicit_gemm::{FactorStrides, ImplicitGemm, PLAIN};
 pub use mma::TensorCores;
-pub use plan::{ConvCandidate, ConvPath};
+pub use plan::{ConvCandidate, ConvKernel, ConvPath};
 pub use problem::{ConvConfig, ConvPass, StagingConfig};
 
 use crate::formula::Formula;

@@ -1,15 +1,23 @@
 //! Plan of a convolution: which kernel (direct, implicit GEMM in shared memory, tensor cores),
-//! which tile, how terms are read. The heuristics; no bit depends on them.
+//! which tile, how terms are read, what the autotuner may try. The heuristics; no bit of exact work
+//! depends on them.
 
+use super::depthwise_grad_weight::GroupTiling;
+use super::mma;
 use super::offset_table::{TableSpan, most_taps};
 use super::problem::{ConvPass, StagingConfig};
-use super::{FactorStrides, GROUPS_PER_UNIT, ImplicitGemm, SimtTile, TensorCores, WorkgroupLimits, product};
+use super::{ConvProblem, FactorStrides, ImplicitGemm, SimtTile, TensorCores, WorkgroupLimits, product};
 use crate::formula::Compute;
-use crate::gemm::mma_sync::WarpTiling;
+use crate::gemm::mma_sync::{MmaTile, WarpTiling};
+use crate::gemm::plan::{mma_lanes, worth_split_k};
+use crate::launch::{Machine, Plan};
 use crate::layout::indexing;
 use crate::reduce::block_reduce;
-use elinvar_core::{DType, order};
+use elinvar_core::{DType, Precision, order};
 use elinvar_kernel::ir::Elem;
+use elinvar_ops::backend::Conv;
+
+mod display;
 
 /// How the work is given to invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +59,53 @@ impl ConvCandidate {
     }
 }
 
+/// The kernel of a convolution or of a gradient of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConvKernel {
+    /// Tensor cores, in an order of sums that is not the definition's.
+    TensorCore(MmaTile),
+    /// One channel in a group: each tap is written out.
+    Depthwise,
+    /// The gradient by w of few filters in a group: a workgroup has a chunk of several groups.
+    DepthwiseGradWeight(GroupTiling),
+    /// The gradient by x of few channels: neighbours share the rows of g that they read.
+    FewChannelGradInput,
+    /// Direct, or implicit GEMM from shared memory if the tile has a depth.
+    Tiled {
+        /// Rows and columns of a workgroup.
+        tile: SimtTile,
+        /// Do chunks have workgroups of their own?
+        split_k: bool,
+    },
+}
+
+/// The path of convolutions of such numbers on a device.
+pub fn path(c: &Conv, dtype: DType, machine: &Machine<'_>) -> ConvPath {
+    let limits = machine.limits;
+    if c.precision == Precision::Fast
+        && let Some(unit) = machine.mma_shape(dtype)
+    {
+        return ConvPath::TensorCore(TensorCores { unit, lanes: mma_lanes(machine), limits });
+    }
+    if machine.has_cheap_barriers { ConvPath::Auto(limits) } else { ConvPath::Direct }
+}
+
+/// The path whose candidates the autotuner may try: also on a device whose barriers are expensive,
+/// staged ones.
+pub fn tuned_path(path: ConvPath, machine: &Machine<'_>) -> ConvPath {
+    if path == ConvPath::Direct { ConvPath::Auto(machine.limits) } else { path }
+}
+
+/// The plan of a convolution or of a gradient of one, on such a path.
+pub fn kernel(a: &ConvProblem<'_, '_>, path: ConvPath) -> Plan<ConvKernel> {
+    if let ConvPath::TensorCore(tensor_cores) = path
+        && let Some(tile) = mma::tile(a, tensor_cores)
+    {
+        return Plan::new(ConvKernel::TensorCore(tile), "any order of sums will do");
+    }
+    ImplicitGemm::of(a).kernel(path)
+}
+
 /// For the usual 64 filters: twice as many columns are computed with what is loaded of them.
 pub(super) const WIDE_TILING: WarpTiling = WarpTiling { subgroups: [2, 2], each: [2, 4], deep: 1, slots: 3 };
 
@@ -87,8 +142,17 @@ fn variants(tile: SimtTile) -> [SimtTile; 3] {
 }
 /// What is left of it where another launch adds the sums of chunks.
 const SPLIT_K_EFFICIENCY: f64 = 0.95;
-/// So many invocations keep a large device busy.
-const FULL_DEVICE_THREADS: f64 = 32768.0;
+/// Workgroups of 64 invocations that keep a compute unit busy.
+const GROUPS_PER_UNIT: u32 = 8;
+/// The same of workgroups that stage terms in shared memory, which are larger.
+const STAGED_GROUPS_PER_UNIT: u32 = 2;
+/// Workgroups of eight rows for each invocation from which such are taken for direct convolution:
+/// half of what keeps a compute unit busy, as each has twice the work.
+const TALL_GROUPS_PER_UNIT: u32 = GROUPS_PER_UNIT / 2;
+/// Invocations that keep a compute unit busy.
+const THREADS_PER_UNIT: u32 = 256;
+/// Fewer rows of a group would leave most of a tensor core unused.
+pub(super) const MIN_MMA_ROWS: usize = 8;
 /// Fewer rows share too little of what a column's terms cost.
 pub(super) const MIN_ROWS: usize = 8;
 /// Fewer products are over before a tile is staged.
@@ -252,6 +316,38 @@ impl ImplicitGemm {
             + 4 * TableSpan::chunks(chunks).elements(words, self.left_step().is_some())
     }
 
+    /// Which kernel does it, without tensor cores.
+    pub(super) fn kernel(&self, how: ConvPath) -> Plan<ConvKernel> {
+        let exactly = matches!(how, ConvPath::ImplicitGemm(_));
+        if self.is_depthwise() && !exactly {
+            return Plan::new(ConvKernel::Depthwise, "one channel in a group");
+        }
+        if let ConvPath::Auto(limits) | ConvPath::TensorCore(TensorCores { limits, .. }) = how {
+            if let Some(cut) = self.depthwise_grad_weight_tiling(limits) {
+                return Plan::new(ConvKernel::DepthwiseGradWeight(cut), "few filters in a group");
+            }
+            if self.is_few_channels() {
+                return Plan::new(ConvKernel::FewChannelGradInput, "few channels");
+            }
+        }
+        let tile = self.tile(how);
+        let why = match how {
+            ConvPath::Direct => "barriers are expensive",
+            ConvPath::ImplicitGemm(_) => "this tile was asked for",
+            ConvPath::Auto(_) | ConvPath::TensorCore(_) if tile.depth > 0 => "terms are shared in a tile",
+            ConvPath::Auto(_) | ConvPath::TensorCore(_) => "too few rows or products to share terms",
+        };
+        Plan::new(ConvKernel::Tiled { tile, split_k: self.worth_split_k(tile) && !exactly }, why)
+    }
+
+    /// Do chunks have workgroups of their own? With strides, those of the gradient by x are not the
+    /// same for all positions. Without split-K, deep layers of small planes leave too few
+    /// workgroups, with several chunks each.
+    pub(super) fn worth_split_k(&self, tile: SimtTile) -> bool {
+        let per_unit = if tile.depth > 0 { STAGED_GROUPS_PER_UNIT } else { GROUPS_PER_UNIT };
+        let busy = self.compute_units.filled_by(per_unit);
+        self.class_count() == 1 && worth_split_k(self.workgroups(tile), busy, self.chunks(), self.len)
+    }
     pub(super) fn tile(&self, how: ConvPath) -> SimtTile {
         match how {
             ConvPath::Direct => self.plain_tile(),
@@ -271,6 +367,7 @@ impl ImplicitGemm {
         if self.rows < MIN_ROWS || products < MIN_PRODUCTS {
             return None;
         }
+        let full = self.compute_units.filled_by(THREADS_PER_UNIT) as f64;
         let goodness = |&(tile, peak): &(SimtTile, f64)| {
             let used = |side: usize| {
                 let size = tile.size(side) as usize;
@@ -282,7 +379,7 @@ impl ImplicitGemm {
             let (split_k, joined) =
                 if self.worth_split_k(tile) { (chunks, SPLIT_K_EFFICIENCY) } else { (1.0, 1.0) };
             let busy = self.workgroups(tile) as f64 * split_k * f64::from(tile.invocations());
-            peak * used(0) * used(1) * (busy / FULL_DEVICE_THREADS).min(1.0) * joined
+            peak * used(0) * used(1) * (busy / full).min(1.0) * joined
         };
         let all = TILES.iter().map(|&(tile, peak)| {
             let slots = if limits.cp_async && self.gains_by_copies(tile) { tile.slots } else { 0 };
@@ -368,7 +465,7 @@ impl ImplicitGemm {
         let large = tile(8);
         if self.rows >= 32
             && self.tiles(large).iter().product::<usize>() * self.groups
-                >= self.compute_units.filled_by(GROUPS_PER_UNIT / 2)
+                >= self.compute_units.filled_by(TALL_GROUPS_PER_UNIT)
         {
             return large;
         }

@@ -149,19 +149,17 @@ fn split_k<'a>(
     launch: &dyn Fn(&GemmProblem<'a, '_>, Option<usize>) -> Option<Work<'a>>,
 ) -> LaunchSequence<'a> {
     const PLAIN: CatalogueEpilogue<'static> = CatalogueEpilogue(None);
-    let ([b, .., k], len, dtype) = (p.sizes(), p.len(), p.dtype);
+    let (len, dtype) = (p.len(), p.dtype);
     let mut all =
         LaunchSequence { results: vec![BufferSpec::of(dtype.into(), len)], ..LaunchSequence::default() };
     let others: Vec<BufferSlot> = (0..p.extra.len()).map(|i| BufferSlot::Operand(2 + i)).collect();
     let factors = [BufferSlot::Operand(0), BufferSlot::Operand(1)];
-    let groups = b * p.tiles(size).iter().product::<usize>();
-    let chunks = k.div_ceil(order::CHUNK);
-    if !dtype.is_float() || !plan::worth_split_k(groups, units.filled_by(per_unit), chunks, len) {
+    let Some(chunks) = plan::split_k_chunks(p.sizes(), dtype, size, (units, per_unit)) else {
         if let Some(work) = launch(p, None) {
             all.push(work, &[&factors, &others[..], &[BufferSlot::Result(0)]].concat());
         }
         return all;
-    }
+    };
     let plain = GemmProblem { epilogue: &PLAIN, extra: &[], ..*p };
     if let Some(work) = launch(&plain, Some(chunks)) {
         let sums = BufferSlot::Scratch(0);

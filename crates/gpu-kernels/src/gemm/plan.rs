@@ -15,7 +15,7 @@ use super::mma_sync::{MmaTile, WarpTiling};
 use super::tma_wgmma::WgmmaTile;
 use super::{GemmProblem, SimtTile, tma_transpose};
 use crate::launch::{ComputeUnits, Machine, Plan, WorkgroupLimits};
-use elinvar_core::{DType, Layout};
+use elinvar_core::{DType, Layout, order};
 use std::fmt;
 
 mod tiles;
@@ -94,6 +94,15 @@ impl ExactGemmPath {
     pub fn all() -> impl Iterator<Item = ExactGemmPath> {
         let simt = tiles::SIMT.into_iter().map(ExactGemmPath::Simt);
         simt.chain([ExactGemmPath::InBlockSplitK]).chain(F64MmaTile::ALL.map(ExactGemmPath::F64Mma))
+    }
+    /// The chunks of a product `[b, m, n, k]` that have launches or workgroups of their own.
+    pub fn split_k(self, sizes: [usize; 4], dtype: DType, units: ComputeUnits) -> Option<usize> {
+        let (size, per_unit) = match self {
+            ExactGemmPath::Simt(t) => ([t.size(0), t.size(1)], SIMT_GROUPS_PER_UNIT),
+            ExactGemmPath::F64Mma(t) => ([t.size(0), t.size(1)], F64_MMA_GROUPS_PER_UNIT),
+            ExactGemmPath::InBlockSplitK => return None,
+        };
+        split_k_chunks(sizes, dtype, size, (units, per_unit))
     }
     /// Can the device do it? `f64_fma_chain`: its tensor cores compute chains of fma.
     fn fits(self, case: &GemmCase, machine: &Machine<'_>, f64_fma_chain: bool) -> bool {
@@ -234,6 +243,20 @@ pub fn fast_candidates(
         all.push(FastGemmCandidate::VendorLibrary);
     }
     all
+}
+
+/// The chunks of a product `[b, m, n, k]` that have workgroups of their own, in tiles of so many
+/// rows and columns of which so many keep each compute unit busy; `None`: they follow one another.
+pub(super) fn split_k_chunks(
+    [b, m, n, k]: [usize; 4],
+    dtype: DType,
+    size: [u32; 2],
+    (units, per_unit): (ComputeUnits, u32),
+) -> Option<usize> {
+    let groups = b * m.div_ceil(size[0] as usize) * n.div_ceil(size[1] as usize);
+    let (chunks, len) = (k.div_ceil(order::CHUNK), b * m * n);
+    let is_worth = dtype.is_float() && worth_split_k(groups, units.filled_by(per_unit), chunks, len);
+    is_worth.then_some(chunks)
 }
 
 /// Is it worth while to give each of `chunks` of `len` elements workgroups of its own, if the work

@@ -6,6 +6,7 @@
 //! last bit, and the last step sees on which side of a tie it is.
 
 use super::indexing::{self, Axes};
+use super::plan::MIN_TRANSPOSE_SIDE_ELEMENTS;
 use crate::conv::nhwc_transpose::{NhwcView, to_nhwc};
 use crate::elementwise::map::{self, ElementCode, MapChoice};
 use crate::launch::args::{self, LaunchArgs};
@@ -22,9 +23,6 @@ pub fn copy(x: &Layout, from: DType, to: DType) -> Option<Work<'static>> {
     map::work(Cast { from, to }, &[to.into()], &[(x, from)], MapChoice::default())
 }
 
-/// Elements along each of the two axes, at least, for which a workgroup's tile is mostly full.
-const MIN_TRANSPOSE_SIDE: usize = 32;
-
 /// The same, of the same dtype, for a view whose neighbours in memory are along another axis than
 /// the result's: they are turned in shared memory, so that both are read and written in lines.
 /// `None` if it is not of that kind. (Uncoalesced, it would be three times as slow.)
@@ -40,7 +38,7 @@ pub fn transposing_copy(x: &Layout, dtype: DType) -> Option<Work<'static>> {
         _ => return None,
     };
     // Four are stored at once.
-    let fits = dims.iter().all(|&n| n >= MIN_TRANSPOSE_SIDE) && dims[1].is_multiple_of(4);
+    let fits = dims.iter().all(|&n| n >= MIN_TRANSPOSE_SIDE_ELEMENTS) && dims[1].is_multiple_of(4);
     if !fits || strides[0] != 1 || strides[1].unsigned_abs() <= 1 {
         return None;
     }

@@ -3,3 +3,4 @@
 
 pub mod copy;
 pub mod indexing;
+pub mod plan;

@@ -7,6 +7,7 @@ use crate::gemm_fast::FastGemm;
 use elinvar_core::explain::explain;
 use elinvar_core::{Precision, Result};
 use elinvar_driver::Driver;
+use elinvar_gpu_kernels::Plan;
 use elinvar_gpu_kernels::gemm::plan::{ExactGemmPath, GemmCase};
 use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile, in_block_split_k};
 use elinvar_ops::backend::EpilogueObject;
@@ -43,8 +44,11 @@ pub(super) fn contract<D: Driver>(
     let case = GemmCase::of(x.dtype, x.layout, w.layout);
     let plan = d.tuner()?.exact_gemm(&machine, case, &|| d.has_f64_fma_chain(), &tried)?;
     explain(|| {
-        let [b, m, n, k] = p.sizes();
-        format!("gemm {b}x{m}x{k}x{n} {} on {d}, {machine}: {plan}", x.dtype)
+        let sizes @ [b, m, n, k] = p.sizes();
+        let chunks = plan.path.split_k(sizes, x.dtype, units);
+        let split_k = chunks.map(|chunks| format!(", split-k of {chunks} chunks")).unwrap_or_default();
+        let Plan { path, why } = plan;
+        format!("gemm {b}x{m}x{k}x{n} {} on {d}, {machine}: {path}{split_k}: {why}", x.dtype)
     });
     let [y] = run(plan.path)?;
     Ok(y)

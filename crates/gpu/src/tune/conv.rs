@@ -21,7 +21,7 @@ pub(super) type TunedConvs = BTreeMap<String, ConvCandidate>;
 pub(super) fn read(text: &str) -> TunedConvs {
     let line = |l: &str| {
         let (word, name) = l.strip_prefix(CONV_PREFIX)?.split_once(": ")?;
-        let candidate = ConvCandidate::all().find(|candidate| conv_name(*candidate) == name)?;
+        let candidate = ConvCandidate::all().find(|candidate| candidate.to_string() == name)?;
         Some((word.to_string(), candidate))
     };
     text.lines().filter_map(line).collect()
@@ -30,16 +30,7 @@ pub(super) fn read(text: &str) -> TunedConvs {
 /// Lines for [`read`].
 pub(super) fn write(known: &TunedConvs, text: &mut String) {
     for (word, candidate) in known {
-        let _ = writeln!(text, "{CONV_PREFIX}{word}: {}", conv_name(*candidate));
-    }
-}
-
-fn conv_name(candidate: ConvCandidate) -> String {
-    match candidate {
-        ConvCandidate::Default => "default".to_string(),
-        ConvCandidate::Direct => "direct".to_string(),
-        ConvCandidate::ImplicitGemm(tile) => format!("implicit gemm {tile}"),
-        ConvCandidate::TensorCore(cut) => format!("tensor cores {cut}"),
+        let _ = writeln!(text, "{CONV_PREFIX}{word}: {candidate}");
     }
 }
 
@@ -104,7 +95,8 @@ impl Tuner {
         if !self.enabled {
             return Ok(ConvCandidate::Default);
         }
-        let candidate = self.fastest(&word, &candidates(), &conv_name, time)?;
+        let candidate =
+            self.fastest(&word, &candidates(), &|candidate: ConvCandidate| candidate.to_string(), time)?;
         self.lock_conv().insert(word, candidate);
         self.save();
         Ok(candidate)
@@ -198,7 +190,7 @@ mod tests {
             assert_eq!(t.conv_candidate(a, &|| all(a), &never).unwrap(), best);
             // Another program finds it in the file.
             assert_eq!(tuner(false, &file).conv_candidate(a, &|| all(a), &never).unwrap(), best);
-            lines.push(conv_name(best));
+            lines.push(best.to_string());
         }
         let text = std::fs::read_to_string(&file).unwrap();
         assert_eq!(text.lines().count(), 4, "{text}");
@@ -212,8 +204,8 @@ mod tests {
     #[test]
     fn each_way_has_a_name_of_its_own() {
         for candidate in ConvCandidate::all() {
-            let name = conv_name(candidate);
-            assert_eq!(ConvCandidate::all().filter(|w| conv_name(*w) == name).count(), 1, "{name}");
+            let name = candidate.to_string();
+            assert_eq!(ConvCandidate::all().filter(|w| w.to_string() == name).count(), 1, "{name}");
             let known = TunedConvs::from([("word".to_string(), candidate)]);
             let mut text = String::new();
             write(&known, &mut text);

@@ -56,7 +56,7 @@ pub(crate) struct Tuner {
 const FAST_PREFIX: &str = "fast ";
 
 /// Why a path is taken that was timed.
-const MEASURED: &str = "the tuner measured it as the fastest";
+pub(crate) const MEASURED: &str = "the tuner measured it as the fastest";
 
 /// The first line of the file. A file of another version is not read: its words may mean something
 /// else.
