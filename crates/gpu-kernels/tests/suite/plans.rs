@@ -3,10 +3,15 @@
 //! Lines of the H100 and of the software device were recorded from the code before there were
 //! plans. A line that has to change says which problems take another path.
 
+use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_gpu_kernels::ComputeUnits;
+use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
+use elinvar_gpu_kernels::gemm::plan::GemmCase;
+use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::launch::{Machine, RegisterBudget, WorkgroupLimits};
-use elinvar_gpu_kernels::reduce;
+use elinvar_gpu_kernels::{attention, conv, gemm, reduce};
 use elinvar_kernel::ir::{Elem, MmaShape};
+use elinvar_ops::backend::{Attention, Conv};
 
 /// Hopper: 132 units, 227 KiB of shared memory, TMA and wgmma.
 pub const H100: Machine<'static> = Machine {
@@ -83,5 +88,104 @@ fn reductions() {
             "rowwise" => reduce::plan::rowwise(rows, n, machine).path.to_string(),
             op => panic!("no plan for {op}"),
         }
+    });
+}
+
+/// Sizes and a layout: `2x3x9`, or with `^` behind it the last two axes exchanged in memory.
+fn layout(text: &str) -> Layout {
+    let (text, is_transposed) = text.strip_suffix('^').map_or((text, false), |text| (text, true));
+    let mut dims: Vec<usize> = text.split('x').map(|n| n.parse().expect("a number")).collect();
+    let last = dims.len() - 1;
+    if is_transposed {
+        dims.swap(last - 1, last);
+    }
+    let l = Layout::contiguous(Shape::new(&dims).expect("small"));
+    if is_transposed { l.transpose(last - 1, last) } else { l }
+}
+
+fn dtype(text: &str) -> DType {
+    DType::ALL.into_iter().find(|d| d.to_string() == text).expect("a dtype")
+}
+
+fn precision(text: &str) -> Precision {
+    match text {
+        "exact" => Precision::Exact,
+        "fast" => Precision::Fast,
+        text => panic!("{text} is no precision"),
+    }
+}
+
+const PLAIN: CatalogueEpilogue<'static> = CatalogueEpilogue(None);
+
+#[test]
+fn products() {
+    check(include_str!("../plans/gemm.tsv"), |problem, machine| {
+        let [is, d, x, w] = problem else { panic!("{problem:?}") };
+        let (dtype, x, w) = (dtype(d), layout(x), layout(w));
+        let p = GemmProblem::new(&PLAIN, dtype, &x, &w, &[]);
+        let fast = || gemm::plan::fast(&p, machine).map(|plan| plan.path.to_string());
+        if precision(is) == Precision::Fast {
+            return fast().unwrap_or_else(|| "none".to_string());
+        }
+        // Probed where it is of use: of f64, on devices that have the units.
+        let f64_fma_chain = dtype == DType::F64 && machine.mma_shapes.contains(&MmaShape::F64_FMA_CHAIN);
+        let path = gemm::plan::exact(&GemmCase::of(dtype, &x, &w), machine, f64_fma_chain).path;
+        let chunks = path.split_k(p.sizes(), dtype, machine.units());
+        format!("{path}{}", chunks.map(|n| format!(", split-k {n}")).unwrap_or_default())
+    });
+}
+
+#[test]
+fn convolutions() {
+    check(include_str!("../plans/conv.tsv"), |problem, machine| {
+        let [of, is, d, x, w, stride, groups] = problem else { panic!("{problem:?}") };
+        let (dtype, x, w) = (dtype(d), layout(x), layout(w));
+        let (stride, groups): (usize, usize) =
+            (stride.parse().expect("a number"), groups.parse().expect("a number"));
+        let (spatial, taps) = (&x.shape()[2..], &w.shape()[2..]);
+        // Padded by half of the taps.
+        let out: Vec<usize> =
+            spatial.iter().zip(taps).map(|(n, t)| (n + t / 2 * 2 - t) / stride + 1).collect();
+        let c = Conv {
+            stride: vec![stride; taps.len()],
+            padding: taps.iter().map(|t| t / 2).collect(),
+            dilation: vec![1; taps.len()],
+            groups,
+            precision: precision(is),
+        };
+        let g = Layout::contiguous(
+            Shape::new(&[&[x.shape()[0], w.shape()[0]], &out[..]].concat()).expect("small"),
+        );
+        let a = match *of {
+            "forward" => ConvProblem::forward(&PLAIN, &c, dtype, [&x, &w], &out, &[]),
+            "input" => ConvProblem::gradient(ConvPass::GradInput, &c, dtype, [&g, &w], spatial),
+            "weight" => ConvProblem::gradient(ConvPass::GradWeight, &c, dtype, [&x, &g], taps),
+            of => panic!("{of} is no pass"),
+        };
+        let path = conv::plan::path(&c, dtype, machine);
+        conv::plan::kernel(&a.on(machine.units()), path).path.to_string()
+    });
+}
+
+#[test]
+fn attentions() {
+    check(include_str!("../plans/attention.tsv"), |problem, machine| {
+        let [of, is, d, q, k, causal, mask] = problem else { panic!("{problem:?}") };
+        let (dtype, q, k) = (dtype(d), layout(q), layout(k));
+        let a = Attention { precision: precision(is), ..Attention::exact(0.125, *causal == "causal") };
+        let masked = *mask == "mask";
+        if *of == "forward" {
+            return attention::plan::forward(&a, dtype, [&q, &k, &k], masked, machine).path.to_string();
+        }
+        let [b, h, l, _] = sizes(problem[3]);
+        let lse = Layout::contiguous(Shape::new(&[b, h, l]).expect("small"));
+        let seen = Layout::contiguous(Shape::new(&[b, h, l, k.shape()[2]]).expect("small"));
+        // The gradient of a sum is one number for all.
+        let one = Layout::contiguous(Shape::new(&[1, 1, 1, 1]).expect("small"));
+        let one = one.broadcast_to(q.shape(), "g").expect("it fits");
+        let g = if *of == "backward of a sum" { &one } else { &q };
+        let mask = masked.then_some((&seen, DType::Bool));
+        let given = attention::BackwardInputs { q: &q, k: &k, v: &k, o: &q, lse: &lse, g, mask };
+        attention::plan::backward(&a, dtype, &given, machine).path.to_string()
     });
 }
