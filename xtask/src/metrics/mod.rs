@@ -197,7 +197,7 @@ fn rows(tree: &Tree) -> Vec<Measure> {
             LONG_FUNCTIONS => Some((24, kept)),
             CIRCLES => Some((34, kept)),
             CIRCLES_ACROSS => Some((6, kept)),
-            CONSTANTS => Some((190, kept)),
+            CONSTANTS => Some((160, kept)),
             CPU_LINES => Some((30_500, sizes)),
             KERNEL_LINES => Some((30_500, sizes)),
             _ => None,

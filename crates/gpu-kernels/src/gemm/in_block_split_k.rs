@@ -20,7 +20,7 @@ use crate::formula::{Compute, Formula};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, WorkgroupLimits, args, grid};
 use crate::layout::indexing;
-use elinvar_core::{DType, order};
+use elinvar_core::order;
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Kernel, Place};
 

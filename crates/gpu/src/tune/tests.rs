@@ -105,7 +105,7 @@ fn the_fastest_tile_is_kept() {
     // Units are taken where they were seen to compute chains, whatever a file says.
     let double = GemmCase { dtype: DType::F64, ..case };
     let f64_mma_path = ExactGemmPath::F64Mma(f64_tensor_core::F64MmaTile::ALL[1]);
-    let text = format!("{HEADER}\n{}: {}\n", word(&double), f64_mma_path.to_string());
+    let text = format!("{HEADER}\n{}: {f64_mma_path}\n", word(&double));
     let read = Tuner::with_file(false, None, &text);
     assert_eq!(read.exact_gemm(&machine, double, &|| Ok(true), &never).unwrap().path, f64_mma_path);
     assert_eq!(read.exact_gemm(&machine, double, &|| Ok(false), &never).unwrap().path, ExactGemmPath::PLAIN);
