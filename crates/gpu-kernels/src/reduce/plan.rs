@@ -2,7 +2,9 @@
 //! their thresholds; no bit depends on them, as blocks are joints of the order.
 //!
 //! Rows that fill a device are not cut: another launch, which joins blocks, waits for the first.
-//! How many rows that is follows the compute units (`launch/occupancy.rs`).
+//! How many rows that is follows the compute units (`launch/occupancy.rs`). The numbers were
+//! measured on an H100; that other devices need as many for each unit is a guess, which measurement
+//! on a small GPU would settle.
 
 use crate::launch::{Machine, Plan, RegisterBudget};
 use elinvar_core::order;
@@ -30,13 +32,13 @@ const UNITS_PER_PARALLEL_ROW: usize = 4;
 pub(super) const PARALLEL_BLOCKS: u32 = 4;
 /// Rounds of blocks up to which reading a row takes as long as another two launches that wait for
 /// each other.
-const MAX_ROUNDS: usize = 2;
+const MAX_PARALLEL_ROUNDS: usize = 2;
 /// Elements of a piece of a long row of an arg-fold: 32 for each of 128 invocations.
 pub(super) const PIECE_ELEMENTS: usize = 4096;
-/// Pieces of a row that are not worth another launch.
-const MIN_PIECES: usize = 2;
-/// Blocks of a row of a scan that are not worth two more launches.
-const MIN_SCAN_BLOCKS: usize = 8;
+/// Pieces of a row, at most, that are not worth another launch.
+const MAX_WHOLE_PIECES: usize = 2;
+/// Blocks of a row of a scan, at most, that are not worth two more launches.
+const MAX_WHOLE_SCAN_BLOCKS: usize = 8;
 
 /// Which workgroups a row has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +94,7 @@ pub fn fold(rows: usize, n: usize, machine: &Machine<'_>) -> Plan<ReducePath> {
 pub fn arg_fold(rows: usize, n: usize, machine: &Machine<'_>) -> Plan<ReducePath> {
     if rows >= machine.units().filled_by(ARG_FOLD_ROWS_PER_UNIT) {
         Plan::new(ReducePath::WholeRows, FULL)
-    } else if n <= MIN_PIECES * PIECE_ELEMENTS {
+    } else if n <= MAX_WHOLE_PIECES * PIECE_ELEMENTS {
         Plan::new(ReducePath::WholeRows, SHORT)
     } else {
         Plan::new(ReducePath::MultiBlock, FEW)
@@ -103,7 +105,7 @@ pub fn arg_fold(rows: usize, n: usize, machine: &Machine<'_>) -> Plan<ReducePath
 pub fn scan(rows: usize, n: usize, machine: &Machine<'_>) -> Plan<ReducePath> {
     if rows >= machine.units().filled_by(SCAN_ROWS_PER_UNIT) {
         Plan::new(ReducePath::WholeRows, FULL)
-    } else if n.div_ceil(order::SCAN_BLOCK) <= MIN_SCAN_BLOCKS {
+    } else if n.div_ceil(order::SCAN_BLOCK) <= MAX_WHOLE_SCAN_BLOCKS {
         Plan::new(ReducePath::WholeRows, SHORT)
     } else {
         Plan::new(ReducePath::MultiBlock, FEW)
@@ -125,7 +127,7 @@ fn of_blocks(rows: usize, n: usize, rows_per_unit: u32, machine: &Machine<'_>) -
     let units = machine.units();
     let in_parallel = machine.registers == RegisterBudget::Many
         && rows >= (units.filled_by(1) / UNITS_PER_PARALLEL_ROW).max(1)
-        && n <= MAX_ROUNDS * PARALLEL_BLOCKS as usize * order::BLOCK;
+        && n <= MAX_PARALLEL_ROUNDS * PARALLEL_BLOCKS as usize * order::BLOCK;
     if rows >= units.filled_by(rows_per_unit) {
         Plan::new(ReducePath::WholeRows, FULL)
     } else if n <= 2 * order::BLOCK {
