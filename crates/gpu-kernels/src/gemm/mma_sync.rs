@@ -57,6 +57,9 @@ pub struct WarpTiling {
     pub slots: u32,
 }
 
+/// Fragments along the terms of a step, at most; others are a divisor of it.
+pub(super) const MAX_K_FRAGMENTS: u32 = 2;
+
 impl MmaTile {
     /// Rows (side 0) or columns (side 1) of a workgroup.
     pub(crate) fn size(self, side: usize) -> u32 {

@@ -14,7 +14,7 @@ use super::in_block_split_k::InBlockSplitKTile;
 use super::mma_sync::{MmaTile, WarpTiling};
 use super::tma_wgmma::WgmmaTile;
 use super::{GemmProblem, SimtTile, tma_transpose};
-use crate::launch::{ComputeUnits, Machine, Plan, WorkgroupLimits};
+use crate::launch::{ComputeUnits, Machine, Plan};
 use elinvar_core::{DType, Layout, order};
 use std::fmt;
 

@@ -5,7 +5,7 @@ use super::{F64_MMA_GROUPS_PER_UNIT, SUBGROUPS_PER_UNIT};
 use crate::gemm::SimtTile;
 use crate::gemm::f64_tensor_core::F64MmaTile;
 use crate::gemm::in_block_split_k::{InBlockSplitKTile, LINE_BYTES};
-use crate::gemm::mma_sync::{MmaTile, WarpTiling};
+use crate::gemm::mma_sync::{MAX_K_FRAGMENTS, MmaTile, WarpTiling};
 use crate::gemm::split_k_reduce;
 use crate::gemm::tma_wgmma::WgmmaTile;
 use crate::launch::WorkgroupLimits;
@@ -48,9 +48,6 @@ pub(super) const CP_ASYNC: [SimtTile; 3] = [
     SimtTile { group: [8, 16], each: [8, 8], depth: 16, slots: 3 },
     SimtTile { group: [8, 16], each: [4, 4], depth: 16, slots: 3 },
 ];
-
-/// Fragments along the terms of a step, at most; others are a divisor of it.
-const MAX_K_FRAGMENTS: u32 = 2;
 
 impl WarpTiling {
     /// From the largest to the smallest. The first is for devices with more than 48 KiB of shared
