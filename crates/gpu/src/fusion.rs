@@ -16,23 +16,14 @@ use crate::buffer::{GpuBuffer, Node};
 use crate::capture::CaptureId;
 use crate::device::GpuDevice;
 use elinvar_core::{DType, Float8, Layout, Result, Shape};
-use elinvar_driver::{Driver, Kind};
-use elinvar_gpu_kernels::elementwise::map::{self, MapChoice};
+use elinvar_driver::Driver;
+use elinvar_gpu_kernels::elementwise::map;
+use elinvar_gpu_kernels::elementwise::plan as fusion_plan;
 use elinvar_gpu_kernels::formula::{ChainInput, ChainStep, Compute, Formula, MapChain};
 use elinvar_ops::View;
 use elinvar_ops::map::Out;
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// Maps in one kernel, at most: their results are held in registers.
-const MAX_FUSED_MAPS: usize = 16;
-/// Operands of one kernel, at most, with results a third of what most devices allow buffers.
-const MAX_OPERANDS: usize = 8;
-
-/// So few numbers are computed by who reads them, if these are not more: beyond, a heavy formula
-/// takes longer than a launch.
-const MAX_BROADCAST_ELEMENTS: usize = 1 << 12;
-const MAX_BROADCAST_READERS: usize = 1 << 21;
 
 /// A formula that can wait.
 pub(crate) type SharedFormula = Arc<dyn Formula + Send + Sync>;
@@ -80,7 +71,7 @@ impl<D: Driver> DeferredMap<D> {
         let (many, few) = (layout.shape().numel(), node.len);
         let alike = self.is_alike(dtype);
         let once = many == few && layout.is_contiguous();
-        let often = many > few && few <= MAX_BROADCAST_ELEMENTS && many <= MAX_BROADCAST_READERS;
+        let often = fusion_plan::is_worth_recomputing(few, many);
         if !alike || !(once || often) || layout.offset() != 0 {
             return None;
         }
@@ -144,8 +135,9 @@ pub(crate) fn defer<D: Driver>(
     if len == 0 {
         return GpuBuffer::uninit(d, to, 0);
     }
-    let most = if d.info()?.short { 1 } else { MAX_FUSED_MAPS };
-    let broadcasts = broadcasts(d)?;
+    let machine = d.machine()?;
+    let (most, broadcasts) =
+        (fusion_plan::max_fused_maps(&machine), fusion_plan::recomputes_broadcasts(&machine));
     let (mut maps, mut outside) = (1, KernelInputs::new());
     for v in x {
         let node = &v.buffer.node;
@@ -159,7 +151,7 @@ pub(crate) fn defer<D: Driver>(
             // The other operands may be one more each.
             let fits = plan.joins(node, v.layout, dtype)
                 || broadcasts && plan.broadcasts(node, v.layout, dtype).is_some();
-            if fits && maps + plan.maps <= most && with.len() + x.len() - 1 <= MAX_OPERANDS {
+            if fits && maps + plan.maps <= most && with.len() + x.len() - 1 <= fusion_plan::MAX_OPERANDS {
                 (maps, outside) = (maps + plan.maps, with);
                 continue;
             }
@@ -171,16 +163,6 @@ pub(crate) fn defer<D: Driver>(
     let plan =
         DeferredMap { device: d.clone(), formula, operands, dtype, maps, outside, recording: d.recording() };
     Ok(GpuBuffer::defer(to, len, plan))
-}
-
-/// Are few numbers computed by who reads them? Not where a launch is a call, and every instruction
-/// counts.
-fn broadcasts<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
-    let info = d.info()?;
-    Ok(match info.kind {
-        Kind::Software => false,
-        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => !info.short,
-    })
 }
 
 /// The formulas of a kernel, each after those that it reads.
@@ -263,7 +245,7 @@ impl<D: Driver> FusionBuilder<D> {
 #[inline(never)]
 pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<DeferredMap<D>>) -> Result<()> {
     let mut steps = FusionBuilder {
-        broadcasts: broadcasts(&plan.device)?,
+        broadcasts: fusion_plan::recomputes_broadcasts(&plan.device.machine()?),
         plans: Vec::new(),
         nodes: Vec::new(),
         operands: Vec::new(),
@@ -306,9 +288,7 @@ pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<DeferredMap<D>>
         compute: plan.dtype.into(),
         keeps: keeps.clone(),
     };
-    let choice =
-        if d.info()?.short { MapChoice { most: 1, ..MapChoice::default() } } else { MapChoice::default() };
-    let work = map::work(&chain, &chain.outs(), &operands, choice);
+    let work = map::work(&chain, &chain.outs(), &operands, fusion_plan::kernel(&d.machine()?));
     d.run(&work.expect("a plan has elements"), &buffers)?;
     for (&i, piece) in keeps.iter().zip(pieces) {
         if i == last {

@@ -1,7 +1,7 @@
 //! Fast GEMM: products on tensor cores in any order of sums, `Precision::Fast`.
 //!
-//! Its plan (`elinvar_gpu_kernels::gemm::plan`) says which kernel and tile it is. With autotuning on
-//! (`tune`), all candidates of the plan are timed for a product of some size, and the fastest is
+//! Its plan (`elinvar_gpu_kernels::gemm::plan`) says which kernel and tile it is. With autotuning
+//! on (`tune`), all candidates of the plan are timed for a product of some size, and the fastest is
 //! taken: other tiles, the other kernel, the vendor's library (cuBLASLt).
 
 use crate::backend::{GpuView, layouts, one, steps};

@@ -7,10 +7,11 @@ use elinvar_gpu_kernels::launch::{MAX_BLOCK_THREADS, Machine, RegisterBudget, Wo
 /// The machine of a device.
 pub(crate) fn machine(i: &Info) -> Machine<'_> {
     Machine {
-        has_cheap_barriers: match i.kind {
-            Kind::Software => false,
-            Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => true,
+        is_software: match i.kind {
+            Kind::Software => true,
+            Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => false,
         },
+        needs_short_kernels: i.short,
         limits: WorkgroupLimits {
             invocations: i.invocations,
             shared: i.shared,

@@ -14,7 +14,7 @@
 
 mod mainloop;
 
-use super::split_kv::KEYS_PER_SPLIT;
+use super::plan::thresholds::KEYS_PER_SPLIT;
 use super::{StridedOperand, buffer, push, scale, words};
 use crate::gemm::StridedMatrix;
 use crate::gemm::multistage_cp_async::CpAsyncPipeline;

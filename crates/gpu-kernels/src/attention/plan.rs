@@ -3,7 +3,6 @@
 //! No bit of exact attention depends on a plan. Bits of fast attention (`Precision::Fast`) do: the
 //! path follows the device, widths, layouts, and whether queries are few ([`is_few_queries`]).
 
-use super::split_kv::KEYS_PER_SPLIT;
 use super::{AttentionPath, BackwardInputs, backward, forward};
 use super::{mma_backward, mma_forward, wgmma_backward, wgmma_forward};
 use crate::launch::{Machine, Plan};
@@ -11,12 +10,10 @@ use elinvar_core::{DType, Layout, Precision};
 use elinvar_kernel::ir::{Elem, MmaShape};
 use elinvar_ops::backend::Attention;
 use std::fmt;
+use thresholds::{KEYS_PER_SPLIT, MAX_SPLIT_QUERIES};
 
-/// Numbers of a row that goes through shared memory, at most: those of longer ones have no room
-/// beside others.
-pub(super) const MAX_SMEM_ROW_ELEMENTS: usize = 128;
-/// Queries that are few: those of a fragment. More keep a device busy without splits.
-const MAX_SPLIT_QUERIES: usize = 16;
+pub(super) mod thresholds;
+
 /// The subgroups that the kernels of mma.sync take numbers out of fragments of.
 const MMA_LANES: u32 = 32;
 
@@ -70,7 +67,7 @@ pub fn is_few_queries(a: &Attention, [q, k, _]: [&Layout; 3]) -> bool {
 /// How exact attention reads rows; `fits`: those that go through so many bytes of shared memory
 /// find room there.
 fn exact(machine: &Machine<'_>, fits: impl Fn(u32) -> bool) -> (AttentionPath, &'static str) {
-    if !machine.has_cheap_barriers {
+    if machine.is_software {
         (AttentionPath::Direct, "barriers are expensive")
     } else if fits(machine.limits.shared) {
         (AttentionPath::Smem(machine.limits.shared), "rows find room in shared memory")

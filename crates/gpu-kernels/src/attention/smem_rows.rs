@@ -5,7 +5,7 @@
 //! factor of the next product as neighbouring columns. The bits are those of the direct form:
 //! padding is -0 on the left and +0 on the right, whose product changes no bit of any sum.
 
-use super::plan::MAX_SMEM_ROW_ELEMENTS;
+use super::plan::thresholds::MAX_SMEM_ROW_ELEMENTS;
 use super::{SCORE_PITCH, StridedOperand, THREAD_TILE, ThreadCoord, fma_chains};
 use crate::gemm::multistage_cp_async;
 use crate::gemm::smem_load::rounds;

@@ -2,12 +2,13 @@
 //! that combines the splits.
 //!
 //! One workgroup per head would leave most of a device idle, and the work is to read keys and
-//! values. So each split of [`KEYS_PER_SPLIT`] keys has a workgroup of its own, which leaves its
+//! values. So each split of `KEYS_PER_SPLIT` keys has a workgroup of its own, which leaves its
 //! maxima, sums and results; the second kernel weighs them by 2^(its maximum - the largest), split
 //! by split, from first to last. The number of splits depends on the keys alone, so a row's bits do
 //! not depend on the other rows.
 
 use super::mma_forward::{self, exp2};
+use super::plan::thresholds::KEYS_PER_SPLIT;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, Work, grid, linear_group_id};
 use crate::layout::indexing;
@@ -18,8 +19,6 @@ use elinvar_kernel::lane::{Float, Term, W32};
 use elinvar_ops::backend::Attention;
 use elinvar_ops::lane::Lane;
 
-/// Keys of a part: a multiple of a block. Reading them takes longer than to begin and to join.
-pub const KEYS_PER_SPLIT: usize = 512;
 /// Invocations of a workgroup of the join.
 const REDUCE_THREADS: u32 = 128;
 

@@ -8,11 +8,11 @@
 //! each waiting for every term.
 
 use super::offset_table::{OffsetTable, TableSource, TableSpan};
-use super::plan::MIN_ROWS;
+use super::plan::thresholds::MIN_ROWS;
 use super::problem::{ConvArgs, ConvConfig, ConvPass, StagingConfig};
 use super::{ImplicitGemm, PLAIN, WorkgroupLimits, product};
 use crate::formula::Formula;
-use crate::gemm::plan::can_split_k;
+use crate::gemm::plan::split_k::can_split_k;
 use crate::gemm::smem_load::{self, TileLoader};
 use crate::gemm::split_k_reduce;
 use crate::gemm::thread_tile::ThreadTile;

@@ -7,7 +7,7 @@
 //! uniform in a workgroup, and has all products of them unrolled while the next line is prefetched.
 //! Where a chunk of the order of sums ends in the midst of a line, each tap is checked.
 
-use super::plan::MIN_ROWS;
+use super::plan::thresholds::MIN_ROWS;
 use super::problem::{ConvArgs, ConvConfig, ConvPass, OutputColumn};
 use super::{ImplicitGemm, PLAIN, product};
 use crate::formula::{Compute, Formula};

@@ -200,7 +200,6 @@ impl ImplicitGemm {
 
     /// The launches.
     pub(super) fn steps<'a>(self, a: &ConvProblem<'a, '_>, how: ConvPath) -> LaunchSequence<'a> {
-        let exactly = matches!(how, ConvPath::ImplicitGemm(_));
         match self.kernel(how).path {
             ConvKernel::Depthwise => {
                 let (extra, further) = (a.extra, self.further(a.extra));
@@ -217,7 +216,7 @@ impl ImplicitGemm {
                 Some(self.depthwise_grad_weight_launch(cut, chunks))
             }),
             ConvKernel::FewChannelGradInput => self.in_chunks(a, false, |_| Some(self.few_channel_launch())),
-            ConvKernel::Tiled { tile, .. } => self.tiled(a, tile, !exactly),
+            ConvKernel::Tiled { tile, split_k } => self.tiled(a, tile, split_k),
             ConvKernel::TensorCore(_) => unreachable!("tensor cores have launches of their own"),
         }
     }
@@ -228,15 +227,14 @@ impl ImplicitGemm {
             ..LaunchSequence::default()
         }
     }
-    /// The launches with a tile; `several`: there may be more than one.
+    /// The launches with a tile. With `split_k`, a few long chains: their chunks are computed side
+    /// by side, and added in order afterwards.
     pub(super) fn tiled<'a>(
         &self,
         a: &ConvProblem<'a, '_>,
         tile: SimtTile,
-        several: bool,
+        split_k: bool,
     ) -> LaunchSequence<'a> {
-        // A few long chains: their chunks are computed side by side, and added in order afterwards.
-        let split_k = self.worth_split_k(tile) && several;
         let (epilogue, further) = (a.epilogue, self.further(a.extra));
         self.in_chunks(a, split_k, |chunks| match chunks {
             Some(_) => self.launch(&PLAIN, Vec::new(), &[], tile, chunks),

@@ -10,12 +10,12 @@
 
 use super::nhwc_transpose::{NhwcView, to_nhwc};
 use super::offset_table::TableSpan;
-use super::plan::{MIN_MMA_ROWS, WIDE_TILING};
+use super::plan::mma_tiles;
+use super::plan::thresholds::MIN_MMA_ROWS;
 use super::problem::{self, ConvPass, StagingConfig};
 use super::{ConvProblem, ImplicitGemm, PLAIN, SimtTile, WorkgroupLimits, mma_implicit_gemm, product};
 use crate::formula::Formula;
 use crate::gemm::mma_sync::WarpTiling;
-use crate::gemm::plan::SUBGROUPS_PER_UNIT;
 use crate::gemm::{mma_sync, split_k_reduce};
 use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, args, grid};
 use crate::layout::indexing;
@@ -58,26 +58,8 @@ struct MmaPlan {
 }
 
 impl MmaPlan {
-    /// A tile: one of those that products have, or the broad one.
     fn tile(&self) -> Option<mma_sync::MmaTile> {
-        let (TensorCores { unit, lanes, limits }, sums) = (self.tensor_cores, self.sums);
-        if let Some(broad) = mma_sync::MmaTile::cut(unit, lanes, WIDE_TILING, limits) {
-            let size = [0, 1].map(|side| broad.size(side) as usize);
-            let tiles = (0..2).map(|side| sums[side].div_ceil(size[side])).product::<usize>();
-            let is_busy = 4 * self.batches * tiles >= limits.compute_units.filled_by(SUBGROUPS_PER_UNIT);
-            if is_busy && (size[0] / 2 + 1..=size[0]).contains(&sums[0]) {
-                return Some(broad);
-            }
-        }
-        mma_sync::MmaTile::of(unit, lanes, self.batches, sums, limits)
-    }
-    /// The cuts that are worth a try, but for that of the tile that is chosen.
-    fn cuts(&self) -> Vec<WarpTiling> {
-        let TensorCores { unit, lanes, limits } = self.tensor_cores;
-        let broad = mma_sync::MmaTile::cut(unit, lanes, WIDE_TILING, limits).map(|t| (WIDE_TILING, t));
-        let all = mma_sync::MmaTile::tried(unit, lanes, self.sums, limits).into_iter().chain(broad);
-        let chosen = self.tile();
-        all.filter(|(_, tile)| Some(*tile) != chosen).map(|(cut, _)| cut).collect()
+        mma_tiles::tile(self.tensor_cores, self.batches, self.sums)
     }
 }
 
@@ -159,7 +141,7 @@ pub(super) fn tile(a: &ConvProblem<'_, '_>, tensor_cores: TensorCores) -> Option
 pub(super) fn cuts(a: &ConvProblem<'_, '_>, tensor_cores: TensorCores) -> Option<Vec<WarpTiling>> {
     let (.., plan) = planned(a, tensor_cores)?;
     let mma_plan = plan.mma_plan(tensor_cores).filter(|_| plan.len > 0)?;
-    mma_plan.tile().map(|_| mma_plan.cuts())
+    mma_plan.tile().map(|chosen| mma_tiles::cuts(mma_plan.tensor_cores, mma_plan.sums, chosen))
 }
 
 /// The launches that turn operands, the factors then, as the kernel binds them, and what is left to

@@ -205,7 +205,7 @@ pub fn steps_by<'a>(
             let plan = ImplicitGemm::of(a);
             let tile = if let ConvCandidate::ImplicitGemm(tile) = way { tile } else { plan.plain_tile() };
             // Where tensor cores do it, their order of sums is the one that it has.
-            candidates(a, how).contains(&way).then(|| plan.tiled(a, tile, true))
+            candidates(a, how).contains(&way).then(|| plan.tiled(a, tile, plan.worth_split_k(tile)))
         }
     }
 }

@@ -3,5 +3,6 @@
 
 pub mod fill;
 pub mod map;
+pub mod plan;
 pub mod random;
 pub mod update;

@@ -12,7 +12,7 @@
 //! hold, so results are stored without going through shared memory.
 
 use super::multistage_cp_async::{self, CpAsyncPipeline, StepParts};
-use super::plan::F64_MMA_GROUPS_PER_UNIT;
+use super::plan::split_k::F64_MMA_GROUPS_PER_UNIT;
 use super::problem::{self, GemmArgs};
 use super::smem_load::{self, TileLoader};
 use super::{GemmProblem, StridedMatrix, WorkgroupTile, k_major, split_k};

@@ -14,8 +14,8 @@
 //! * Exact: this file, `in_block_split_k`, `f64_tensor_core` (DMMA), and `split_k_reduce`, which
 //!   adds the partial sums of split-K.
 //! * `Precision::Fast`: `mma_sync` (tensor cores), `tma_wgmma` (Hopper) with `tma_transpose`.
-//! * Choice: `plan`. Parts: `problem`, `thread_tile`, `smem_load`, `smem_loop`, `multistage_cp_async`, `fragments`,
-//!   `epilogue`.
+//! * Choice: `plan`. Parts: `problem`, `thread_tile`, `smem_load`, `smem_loop`,
+//!   `multistage_cp_async`, `fragments`, `epilogue`.
 
 pub(crate) mod epilogue;
 pub mod f64_tensor_core;
@@ -135,7 +135,7 @@ pub struct SimtConfig {
 /// has few tiles and each of them several chunks of terms, the chunks are computed side by side,
 /// and joined afterwards.
 pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile, units: ComputeUnits) -> LaunchSequence<'a> {
-    split_k(p, [tile.size(0), tile.size(1)], (units, plan::SIMT_GROUPS_PER_UNIT), &|p, split_k| {
+    split_k(p, [tile.size(0), tile.size(1)], (units, plan::split_k::SIMT_GROUPS_PER_UNIT), &|p, split_k| {
         launch(p, tile, split_k)
     })
 }
@@ -154,7 +154,7 @@ fn split_k<'a>(
         LaunchSequence { results: vec![BufferSpec::of(dtype.into(), len)], ..LaunchSequence::default() };
     let others: Vec<BufferSlot> = (0..p.extra.len()).map(|i| BufferSlot::Operand(2 + i)).collect();
     let factors = [BufferSlot::Operand(0), BufferSlot::Operand(1)];
-    let Some(chunks) = plan::split_k_chunks(p.sizes(), dtype, size, (units, per_unit)) else {
+    let Some(chunks) = plan::split_k::split_k_chunks(p.sizes(), dtype, size, (units, per_unit)) else {
         if let Some(work) = launch(p, None) {
             all.push(work, &[&factors, &others[..], &[BufferSlot::Result(0)]].concat());
         }

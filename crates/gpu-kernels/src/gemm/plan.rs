@@ -15,25 +15,15 @@ use super::mma_sync::{MmaTile, WarpTiling};
 use super::tma_wgmma::WgmmaTile;
 use super::{GemmProblem, SimtTile, tma_transpose};
 use crate::launch::{ComputeUnits, Machine, Plan};
-use elinvar_core::{DType, Layout, order};
+use elinvar_core::{DType, Layout};
+use split_k::{F64_MMA_GROUPS_PER_UNIT, SIMT_GROUPS_PER_UNIT, split_k_chunks};
 use std::fmt;
 
+pub(crate) mod split_k;
 mod tiles;
 
-/// Workgroups of a tile of 256 invocations that keep a compute unit busy: with as many, chunks
-/// follow one another instead of having workgroups of their own.
-pub(super) const SIMT_GROUPS_PER_UNIT: u32 = 4;
-/// The same of f64 tensor cores, whose registers leave room for one.
-pub(super) const F64_MMA_GROUPS_PER_UNIT: u32 = 1;
-/// Subgroups that keep the tensor cores of a compute unit busy: one for each of its four
-/// schedulers.
-pub(crate) const SUBGROUPS_PER_UNIT: u32 = 4;
 /// Workgroups for each compute unit from which a large SIMT tile is worth while.
 const LARGE_TILES_PER_UNIT: u32 = 1;
-/// Invocations of split-K's reduction that keep the memory of a compute unit busy.
-pub(crate) const REDUCE_THREADS_PER_UNIT: u32 = 256;
-/// Elements of the sums of chunks, at most: what may be taken for a while to be faster.
-const MAX_PARTIAL_SUM_ELEMENTS: usize = 1 << 25;
 /// Exponent of the fewest products that are worth a choice: fewer are over before they are begun.
 pub const MIN_PRODUCTS_LOG2: u32 = 18;
 /// Exponents of the fewest terms, and of the fewest rows and columns, for which terms are staged in
@@ -124,10 +114,13 @@ impl ExactGemmPath {
 /// The plan of an exact product. `f64_fma_chain`: the device's tensor cores compute chains of fma.
 pub fn exact(case: &GemmCase, machine: &Machine<'_>, f64_fma_chain: bool) -> Plan<ExactGemmPath> {
     let simt = |tile, why| Plan::new(ExactGemmPath::Simt(tile), why);
-    if !machine.has_cheap_barriers {
+    if machine.is_software {
         return Plan::new(ExactGemmPath::PLAIN, "barriers are expensive");
     }
-    if case.is_small() || case.sizes[3] < MIN_STAGED_TERMS_LOG2 {
+    if case.is_small() {
+        return Plan::new(ExactGemmPath::PLAIN, "few products");
+    }
+    if case.sizes[3] < MIN_STAGED_TERMS_LOG2 {
         return Plan::new(ExactGemmPath::PLAIN, "too few terms to stage");
     }
     let (limits, dtype) = (machine.limits, case.dtype);
@@ -243,39 +236,6 @@ pub fn fast_candidates(
         all.push(FastGemmCandidate::VendorLibrary);
     }
     all
-}
-
-/// The chunks of a product `[b, m, n, k]` that have workgroups of their own, in tiles of so many
-/// rows and columns of which so many keep each compute unit busy; `None`: they follow one another.
-pub(super) fn split_k_chunks(
-    [b, m, n, k]: [usize; 4],
-    dtype: DType,
-    size: [u32; 2],
-    (units, per_unit): (ComputeUnits, u32),
-) -> Option<usize> {
-    let groups = b * m.div_ceil(size[0] as usize) * n.div_ceil(size[1] as usize);
-    let (chunks, len) = (k.div_ceil(order::CHUNK), b * m * n);
-    let is_worth = dtype.is_float() && worth_split_k(groups, units.filled_by(per_unit), chunks, len);
-    is_worth.then_some(chunks)
-}
-
-/// Is it worth while to give each of `chunks` of `len` elements workgroups of its own, if the work
-/// without has `groups`, and so many of them keep a device busy?
-pub(crate) fn worth_split_k(groups: usize, busy: usize, chunks: usize, len: usize) -> bool {
-    chunks > 1 && groups < busy && can_split_k(chunks, len)
-}
-
-/// Is there memory for the sums of chunks?
-pub(crate) fn can_split_k(chunks: usize, len: usize) -> bool {
-    chunks.saturating_mul(len) <= MAX_PARTIAL_SUM_ELEMENTS
-}
-
-/// Elements of the sums of chunks that an invocation of their reduction takes: four, where the
-/// device is busy with fewer invocations.
-pub(crate) fn split_k_reduce_width(len: usize, units: ComputeUnits) -> u8 {
-    let fills =
-        |width: usize| len.is_multiple_of(width) && len / width >= units.filled_by(REDUCE_THREADS_PER_UNIT);
-    if fills(4) { 4 } else { 1 }
 }
 
 impl fmt::Display for ExactGemmPath {

@@ -6,7 +6,7 @@
 //! four elements where there are enough of them, and has the loads of several chunks in flight
 //! before it adds the first, as it would otherwise wait for each.
 
-use super::plan;
+use super::plan::split_k;
 use crate::formula::{Compute, Formula};
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{ComputeUnits, Key, Work, grid, linear_group_id};
@@ -55,7 +55,7 @@ pub fn join<'a>(
 ) -> Work<'a> {
     let layouts: Vec<&Layout> = extra.iter().map(|(l, _)| *l).collect();
     let joined = layouts.first().map(|l| indexing::join(&layouts, 0, l.rank()));
-    let width = plan::split_k_reduce_width(len, units);
+    let width = split_k::reduce_width(len, units);
     let turns = ((chunks - 1).max(1) as u32).next_power_of_two().min(MAX_LOADS_IN_FLIGHT / u32::from(width));
     let config = SplitKReduceConfig {
         dtype,

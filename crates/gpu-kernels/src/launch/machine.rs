@@ -1,5 +1,5 @@
-//! What plans know of a device: compute units, limits of a workgroup, registers and tensor cores, as
-//! plain data.
+//! What plans know of a device: compute units, limits of a workgroup, registers and tensor cores,
+//! as plain data.
 //!
 //! A plan is a function of a problem and a `Machine`, so a test can ask what would run on a device
 //! that it does not have. No order of an exact sum may depend on it.
@@ -15,9 +15,11 @@ use std::fmt;
 /// A device as plans see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
-    /// Is a barrier cheaper than the loads that it saves? A device of software pays for each what a
-    /// real one pays for a hundred products.
-    pub has_cheap_barriers: bool,
+    /// Is it the processor, playing a GPU? It pays for a barrier what a real one pays for a hundred
+    /// products, and a launch is a call.
+    pub is_software: bool,
+    /// Should kernels be short: are compilers slow with long ones, or fail?
+    pub needs_short_kernels: bool,
     /// What a workgroup has, and the compute units.
     pub limits: WorkgroupLimits,
     /// What an invocation may hold of rows.
@@ -73,9 +75,9 @@ impl Machine<'_> {
 
 impl fmt::Display for Machine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.has_cheap_barriers {
-            true => write!(f, "{} units", self.units().0),
-            false => f.write_str("software"),
+        match self.is_software {
+            true => f.write_str("software"),
+            false => write!(f, "{} units", self.units().0),
         }
     }
 }

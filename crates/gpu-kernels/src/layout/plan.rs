@@ -9,5 +9,5 @@ pub(super) const MIN_TRANSPOSE_SIDE_ELEMENTS: usize = 32;
 /// May a copy be a transpose in shared memory, if its view is of that kind
 /// (`copy::transposing_copy`)? It takes a barrier, and converts nothing.
 pub fn may_transpose(from: DType, to: DType, machine: &Machine<'_>) -> bool {
-    from == to && machine.has_cheap_barriers
+    from == to && !machine.is_software
 }

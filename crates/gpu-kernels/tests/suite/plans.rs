@@ -1,7 +1,7 @@
-//! Tables of plans: which path a problem takes on three devices.
+//! Tables of plans: which path a problem takes on four devices.
 //!
-//! Lines of the H100 and of the software device were recorded from the code before there were
-//! plans. A line that has to change says which problems take another path.
+//! Lines of devices of 132 units were recorded from the code before there were plans. A line that
+//! has to change says which problems take another path.
 
 use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_gpu_kernels::ComputeUnits;
@@ -9,13 +9,14 @@ use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
 use elinvar_gpu_kernels::gemm::plan::GemmCase;
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::launch::{Machine, RegisterBudget, WorkgroupLimits};
-use elinvar_gpu_kernels::{attention, conv, gemm, reduce};
+use elinvar_gpu_kernels::{attention, conv, elementwise, gemm, reduce};
 use elinvar_kernel::ir::{Elem, MmaShape};
 use elinvar_ops::backend::{Attention, Conv};
 
 /// Hopper: 132 units, 227 KiB of shared memory, TMA and wgmma.
 pub const H100: Machine<'static> = Machine {
-    has_cheap_barriers: true,
+    is_software: false,
+    needs_short_kernels: false,
     limits: WorkgroupLimits {
         invocations: 1024,
         shared: 227 << 10,
@@ -38,9 +39,20 @@ pub const SMALL: Machine<'static> = Machine {
     has_tma: false,
     ..H100
 };
+/// The H100 by Vulkan: 48 KiB of shared memory, no asynchronous copies, cooperative matrices.
+pub const VULKAN: Machine<'static> = Machine {
+    limits: WorkgroupLimits { shared: 48 << 10, cp_async: false, ..H100.limits },
+    has_tma: false,
+    mma_shapes: &[
+        MmaShape { elem: Elem::F16, shape: [16; 3] },
+        MmaShape { elem: Elem::BF16, shape: [16; 3] },
+    ],
+    ..H100
+};
 /// A device of software (lavapipe), which tells no number of units.
 pub const LAVAPIPE: Machine<'static> = Machine {
-    has_cheap_barriers: false,
+    is_software: true,
+    needs_short_kernels: false,
     limits: WorkgroupLimits { shared: 32 << 10, cp_async: false, ..H100.limits },
     registers: RegisterBudget::One,
     subgroup: [8, 8],
@@ -59,6 +71,7 @@ fn check(table: &str, path: impl Fn(&[&str], &Machine<'_>) -> String) {
             let machine = match name {
                 "h100" => H100,
                 "small" => SMALL,
+                "vulkan" => VULKAN,
                 "lavapipe" => LAVAPIPE,
                 name => panic!("no machine is called {name}"),
             };
@@ -124,11 +137,14 @@ fn products() {
         let (dtype, x, w) = (dtype(d), layout(x), layout(w));
         let p = GemmProblem::new(&PLAIN, dtype, &x, &w, &[]);
         let fast = || gemm::plan::fast(&p, machine).map(|plan| plan.path.to_string());
-        if precision(is) == Precision::Fast {
-            return fast().unwrap_or_else(|| "none".to_string());
-        }
         // Probed where it is of use: of f64, on devices that have the units.
-        let f64_fma_chain = dtype == DType::F64 && machine.mma_shapes.contains(&MmaShape::F64_FMA_CHAIN);
+        let has_f64_mma = dtype == DType::F64 && machine.mma_shapes.contains(&MmaShape::F64_FMA_CHAIN);
+        let f64_fma_chain = match *is {
+            "fast" => return fast().unwrap_or_else(|| "none".to_string()),
+            "exact" => has_f64_mma,
+            "exact, no f64 tensor cores" => false,
+            is => panic!("{is} is no precision"),
+        };
         let path = gemm::plan::exact(&GemmCase::of(dtype, &x, &w), machine, f64_fma_chain).path;
         let chunks = path.split_k(p.sizes(), dtype, machine.units());
         format!("{path}{}", chunks.map(|n| format!(", split-k {n}")).unwrap_or_default())
@@ -188,4 +204,16 @@ fn attentions() {
         let given = attention::BackwardInputs { q: &q, k: &k, v: &k, o: &q, lse: &lse, g, mask };
         attention::plan::backward(&a, dtype, &given, machine).path.to_string()
     });
+}
+
+#[test]
+fn fused_maps() {
+    let short = Machine { needs_short_kernels: true, ..H100 };
+    for (machine, maps, recomputes) in [(H100, 16, true), (LAVAPIPE, 16, false), (short, 1, false)] {
+        assert_eq!(elementwise::plan::max_fused_maps(&machine), maps, "{machine}");
+        assert_eq!(elementwise::plan::recomputes_broadcasts(&machine), recomputes, "{machine}");
+    }
+    let worth = elementwise::plan::is_worth_recomputing;
+    assert!(worth(64, 1 << 20) && worth(1 << 12, 1 << 21));
+    assert!(!worth(64, 64) && !worth(4097, 1 << 20) && !worth(64, (1 << 21) + 1));
 }

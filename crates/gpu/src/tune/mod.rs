@@ -135,8 +135,8 @@ impl Tuner {
         text.lines().filter_map(line).collect()
     }
 
-    /// Who does a product whose order is free? All of `candidates`, of which `Default` is the first,
-    /// are run to find out; `time` says nothing of a way in which this cannot be done.
+    /// Who does a product whose order is free? All of `candidates`, of which `Default` is the
+    /// first, are run to find out; `time` says nothing of a way in which this cannot be done.
     ///
     /// # Errors
     /// Those of `time`.
@@ -195,8 +195,7 @@ impl Tuner {
         let lock = || self.exact.lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().get(&word(&case)).copied();
         // Where barriers are expensive, nothing but a tuner would take tensor cores.
-        let asks =
-            case.dtype == DType::F64 && (self.enabled || known.is_some() || machine.has_cheap_barriers);
+        let asks = case.dtype == DType::F64 && (self.enabled || known.is_some() || !machine.is_software);
         let f64_fma_chain = asks && f64_fma_chain()?;
         match known {
             // A file may be of another time, and bits do not depend on it.

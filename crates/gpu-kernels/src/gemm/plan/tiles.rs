@@ -1,7 +1,7 @@
 //! Tiles of products: lists from the largest to the smallest, and which of them suits a number of
 //! rows and columns on a device. They are made for speed alone.
 
-use super::{F64_MMA_GROUPS_PER_UNIT, SUBGROUPS_PER_UNIT};
+use super::split_k::{F64_MMA_GROUPS_PER_UNIT, SUBGROUPS_PER_UNIT};
 use crate::gemm::SimtTile;
 use crate::gemm::f64_tensor_core::F64MmaTile;
 use crate::gemm::in_block_split_k::{InBlockSplitKTile, LINE_BYTES};

@@ -1,0 +1,36 @@
+//! The plan of elementwise fusion: how many maps a kernel takes, and which maps of few elements are
+//! computed again wherever they are read. The one home of thresholds; no bit depends on them.
+
+use super::map::MapChoice;
+use crate::launch::Machine;
+
+/// Maps in one kernel, at most: their results are held in registers.
+const MAX_FUSED_MAPS: usize = 16;
+/// Operands of one kernel, at most, with results a third of what most devices allow buffers.
+pub const MAX_OPERANDS: usize = 8;
+/// Elements of a map that others compute where they read it, at most, and of those others: beyond,
+/// a heavy formula takes longer than a launch.
+const MAX_BROADCAST_ELEMENTS: usize = 1 << 12;
+const MAX_READER_ELEMENTS: usize = 1 << 21;
+
+/// Maps in one kernel, at most.
+pub fn max_fused_maps(machine: &Machine<'_>) -> usize {
+    if machine.needs_short_kernels { 1 } else { MAX_FUSED_MAPS }
+}
+
+/// Are few elements computed by what reads them? Not where a launch is a call, and every
+/// instruction counts.
+pub fn recomputes_broadcasts(machine: &Machine<'_>) -> bool {
+    !machine.is_software && !machine.needs_short_kernels
+}
+
+/// Is a map of `few` elements worth to be computed again for each of `many`?
+pub fn is_worth_recomputing(few: usize, many: usize) -> bool {
+    many > few && few <= MAX_BROADCAST_ELEMENTS && many <= MAX_READER_ELEMENTS
+}
+
+/// The kernel of fused maps.
+pub fn kernel(machine: &Machine<'_>) -> MapChoice {
+    let all = MapChoice::default();
+    if machine.needs_short_kernels { MapChoice { most: 1, ..all } } else { all }
+}
