@@ -3,6 +3,7 @@
 mod arm;
 mod book;
 mod bundle;
+mod capabilities;
 mod cuda;
 mod docs;
 mod footprint;

@@ -81,6 +81,7 @@ pub fn test() -> ExitCode {
     step("cuda, emulated, random calls", &|| {
         emulated(|vars| conformance("cuda:0", &["--random", "40"], vars))
     });
+    step("capabilities", &crate::capabilities::check);
     step("cuda", &|| cuda::there().unwrap_or_else(|| on_golden("cuda:0", &[])));
     step("same weights", &same_weights);
     summary(&rows)
