@@ -158,7 +158,7 @@ fn settings_of_a_gpu() {
     let stats = d.memory_stats().unwrap();
     assert_eq!((stats.cached, stats.limit, stats.from_system), (8 * MIB, Some(12 * MIB), 1), "{stats}");
     zeros(&d, 13 * MIB).unwrap_err();
-    // It is one device, whoever names it.
+    // It is one device, by all of its names.
     assert_eq!(pool.build().unwrap(), d);
     let fast = b().precision(Precision::Fast).build().unwrap();
     assert_eq!((&fast, &Device::parse("cuda").unwrap()), (&d, &d));

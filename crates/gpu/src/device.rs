@@ -68,7 +68,7 @@ impl<D: Driver> GpuDevice<D> {
     }
     /// The device of this number with these settings, completed from the environment. A process
     /// opens a device once and shares it, with the memory, pool and tuning of its first use;
-    /// another limit of its memory is taken if nobody built it with one. The precision is the
+    /// another limit of its memory is taken if it was built with none. The precision is the
     /// handle's.
     ///
     /// # Errors
