@@ -10,7 +10,8 @@
 //! scope: they run in the types of their forward op, and the gradient of a cast converts back.
 //!
 //! How it can be wrong: an op of several float operands that checks their types before it asks here
-//! is an error in a scope where PyTorch promotes. `lab/conformance/tests/suite/autocast.rs` has a row per op.
+//! is an error in a scope where PyTorch promotes. `lab/conformance/tests/suite/autocast.rs` has a
+//! row per op.
 
 use crate::value::{Value, references};
 use elinvar_core::{DType, Error, Result};
