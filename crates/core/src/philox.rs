@@ -34,6 +34,15 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// As four words in memory: the low and high halves of the seed, then of the number.
+    pub fn to_words(self) -> [i32; 4] {
+        [self.seed, self.seed >> 32, self.stream, self.stream >> 32].map(|half| half as i32)
+    }
+    /// The stream of such words.
+    pub fn from_words(words: [i32; 4]) -> Self {
+        let [a, b, c, d] = words.map(|word| u64::from(word as u32));
+        Stream { seed: a | b << 32, stream: c | d << 32 }
+    }
     /// Word `i` of the stream. Words `4 j .. 4 j + 4` are one call of Philox with counter
     /// `(j, stream)`.
     #[inline]
@@ -97,6 +106,13 @@ mod tests {
             philox4x32([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344], [0xa409_3822, 0x299f_31d0]),
             [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
         );
+    }
+
+    #[test]
+    fn a_stream_is_four_words() {
+        let s = Stream { seed: 0x8123_4567_f9ab_cdef, stream: 0xffff_ffff_0000_0001 };
+        assert_eq!(s.to_words(), [0xf9ab_cdef_u32 as i32, 0x8123_4567_u32 as i32, 1, -1]);
+        assert_eq!(Stream::from_words(s.to_words()), s);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use elinvar_ops::array::Array;
 use elinvar_ops::backend::{self, *};
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMapObject, MapObject};
+use elinvar_ops::random::stream_in;
 use elinvar_ops::rows::RowObject;
 use elinvar_ops::update::UpdateObject;
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -69,9 +70,17 @@ fn host_items<'a>(items: Vec<UpdateItem<'a, Cpu>>) -> Result<Vec<UpdateItem<'a, 
 }
 
 impl Compute for Cpu {
-    fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<CpuBuffer> {
+    fn random(
+        d: &CpuDevice,
+        r: Random,
+        s: Stream,
+        at: Option<BackendView<'_>>,
+        dtype: DType,
+        len: usize,
+    ) -> Result<CpuBuffer> {
+        let s = at.map_or(Ok(s), |at| stream_in(at.buffer.data()?, at.layout))?;
         if !d.isa().has_fma() {
-            return into_buffer(Reference::random(&ReferenceDevice, r, s, dtype, len));
+            return into_buffer(Reference::random(&ReferenceDevice, r, s, None, dtype, len));
         }
         into_buffer(random::random(d, r, s, dtype, len))
     }

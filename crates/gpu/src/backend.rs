@@ -19,7 +19,8 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, Precision, Result, Scalar};
 use elinvar_driver::Driver;
 use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
-use elinvar_gpu_kernels::elementwise::{fill, random};
+use elinvar_gpu_kernels::elementwise::fill;
+use elinvar_gpu_kernels::elementwise::random::{self, StreamSource};
 use elinvar_gpu_kernels::formula::{FloatFormula, IntFormula};
 use elinvar_gpu_kernels::gemm::CatalogueEpilogue;
 use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
@@ -123,14 +124,23 @@ pub(crate) fn layouts<'a, D: Driver>(x: &[GpuView<'a, D>]) -> Vec<(&'a Layout, D
 }
 
 impl<D: Driver> Compute for Gpu<D> {
-    fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<Self::Buffer> {
-        let work = random::random(r, s, dtype, len);
+    fn random(
+        d: &Self::Device,
+        r: Random,
+        s: Stream,
+        at: Option<GpuView<'_, D>>,
+        dtype: DType,
+        len: usize,
+    ) -> Result<Self::Buffer> {
+        let source =
+            at.as_ref().map_or(StreamSource::Given(s), |at| StreamSource::Memory(at.layout.offset()));
+        let work = random::random(r, source, dtype, len);
         let range = match r {
             Random::Int { low, high } => Some([low, high - 1]),
             Random::Bernoulli { .. } => Some([0, 1]),
             Random::Uniform { .. } | Random::Normal { .. } => None,
         };
-        Ok(one(d, work, &[], dtype, len)?.within(range))
+        Ok(one(d, work, at.as_slice(), dtype, len)?.within(range))
     }
     fn map(d: &Self::Device, f: &dyn MapObject, x: &[GpuView<'_, D>], dtype: DType) -> Result<Self::Buffer> {
         fusion::defer(d, Arc::new(FloatFormula(f.boxed())), x, dtype)

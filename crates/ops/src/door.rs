@@ -739,6 +739,6 @@ fn draw<B: Backend>(
 ) -> Result<A<B>> {
     check(op, r, dtype)?;
     let shape = Shape::new(shape)?;
-    let buffer = B::random(device, r, s, dtype, shape.numel())?;
+    let buffer = B::random(device, r, s, None, dtype, shape.numel())?;
     Ok(Array::new(device, buffer, shape, dtype))
 }

@@ -1,8 +1,10 @@
 //! What may be drawn: the checks of a distribution, and the formula of a uniform number.
 
-use crate::backend::Random;
+use crate::array::Array;
+use crate::backend::{Backend, Random};
 use crate::lane::Lane;
-use elinvar_core::{DType, Error, Result, rounding};
+use elinvar_core::philox::Stream;
+use elinvar_core::{DType, Element, Error, HostData, Layout, Result, Shape, rounding};
 
 /// Checks that a distribution exists, and that the dtype can hold its numbers.
 ///
@@ -61,6 +63,55 @@ pub fn check(op: &str, r: Random, dtype: DType) -> Result<()> {
                 return wrong(format!("{dtype} cannot hold {low}..{high}; its numbers are {least}..={most}"));
             }
         }
+    }
+    Ok(())
+}
+
+/// The stream that memory of i32 holds, at the four positions of a layout (see
+/// [`Stream::to_words`]).
+///
+/// # Errors
+/// `DTypeMismatch`, `ShapeMismatch` if it holds none.
+pub fn stream_in(memory: &HostData, at: &Layout) -> Result<Stream> {
+    let words = i32::slice(memory)
+        .ok_or_else(|| Error::dtype(format!("a stream in memory is i32, and not {}", memory.dtype())))?;
+    let words: Vec<i32> = at.positions().map(|i| words[i]).collect();
+    match words[..] {
+        [a, b, c, d] => Ok(Stream::from_words([a, b, c, d])),
+        _ => Err(Error::shape(format!("a stream in memory has shape [4], and not {}", at.shape()))),
+    }
+}
+
+/// Draws numbers from the stream that a tensor holds, i32 \[4\]: those that [`Stream`] itself
+/// gives.
+///
+/// # Errors
+/// Those of [`check`]; `DTypeMismatch`, `ShapeMismatch` if `at` is no stream; `OutOfMemory`.
+pub fn draw_at<B: Backend>(
+    op: &str,
+    r: Random,
+    at: &Array<B>,
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Array<B>> {
+    check(op, r, dtype)?;
+    check_stream(op, at)?;
+    let at = at.contiguous()?;
+    let none = Stream { seed: 0, stream: 0 };
+    let buffer = B::random(at.device(), r, none, Some(at.view()), dtype, shape.numel())?;
+    Ok(Array::new(at.device(), buffer, shape.clone(), dtype))
+}
+
+/// Checks that a tensor holds a stream.
+///
+/// # Errors
+/// `DTypeMismatch`, `ShapeMismatch`.
+pub fn check_stream<B: Backend>(op: &str, at: &Array<B>) -> Result<()> {
+    if at.dtype() != DType::I32 {
+        return Err(Error::dtype(format!("{op}: the stream is {}; it should be i32", at.dtype())));
+    }
+    if at.shape().dims() != [4] {
+        return Err(Error::shape(format!("{op}: the stream has shape {}; it should be [4]", at.shape())));
     }
     Ok(())
 }

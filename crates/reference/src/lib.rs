@@ -33,6 +33,7 @@ use elinvar_ops::backend::{
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMapObject, MapObject};
+use elinvar_ops::random::stream_in;
 use elinvar_ops::rows::RowObject;
 use elinvar_ops::update::UpdateObject;
 use std::fmt;
@@ -138,7 +139,15 @@ impl Memory for Reference {
 }
 
 impl Compute for Reference {
-    fn random(_: &Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
+    fn random(
+        _: &Device,
+        r: Random,
+        s: Stream,
+        at: Option<View<'_>>,
+        dtype: DType,
+        len: usize,
+    ) -> Result<HostData> {
+        let s = at.map_or(Ok(s), |at| stream_in(at.buffer, at.layout))?;
         memory::random(r, s, dtype, len)
     }
     fn map(_: &Device, f: &dyn MapObject, x: &[View<'_>], dtype: DType) -> Result<HostData> {

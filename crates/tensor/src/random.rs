@@ -52,7 +52,7 @@ impl Generator {
     ) -> Result<Tensor<B>> {
         check(op, r, dtype)?;
         let shape = shape.to_shape()?;
-        let buffer = B::random(device, r, self.next_stream(), dtype, shape.numel())?;
+        let buffer = B::random(device, r, self.next_stream(), None, dtype, shape.numel())?;
         Ok(Tensor::from_array(Array::new(device, buffer, shape, dtype)))
     }
     /// Floats, uniform in `low..high`: `high` itself is never drawn, in any dtype. If both are

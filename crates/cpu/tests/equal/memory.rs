@@ -6,6 +6,7 @@ use crate::dice::{Dice, Values};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, Scalar, Shape};
 use elinvar_cpu::Cpu;
+use elinvar_ops::array::Array;
 use elinvar_ops::backend::Random;
 use elinvar_ops::backend::{Compute, Memory};
 use elinvar_ops::casting::{All, Halves};
@@ -203,12 +204,18 @@ fn random_numbers() {
             [(0, 1, 1), (1, 2, 3), (511, u64::MAX, 5), (513, 7, 1 << 40), (30_003, 1 << 33, 9)]
         {
             let s = Stream { seed, stream };
-            let want = Reference::random(&ReferenceDevice, r, s, dtype, len);
+            let want = Reference::random(&ReferenceDevice, r, s, None, dtype, len);
             for d in devices() {
-                let got = Cpu::random(&d, r, s, dtype, len);
-                match (&got, &want) {
-                    (Err(got), Err(want)) => assert_eq!(got.kind(), want.kind()),
-                    _ => same(&got, &want, &format!("{r:?} {dtype} {len} {d:?}")),
+                let none = Stream { seed: 0, stream: 0 };
+                let at = Array::<Cpu>::from_vec(&d, s.to_words().to_vec(), &[4]).unwrap();
+                for got in [
+                    Cpu::random(&d, r, s, None, dtype, len),
+                    Cpu::random(&d, r, none, Some(at.view()), dtype, len),
+                ] {
+                    match (&got, &want) {
+                        (Err(got), Err(want)) => assert_eq!(got.kind(), want.kind()),
+                        _ => same(&got, &want, &format!("{r:?} {dtype} {len} {d:?}")),
+                    }
                 }
             }
         }

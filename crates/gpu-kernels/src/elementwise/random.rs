@@ -2,7 +2,8 @@
 //! `elinvar_core::philox`.
 //!
 //! An invocation takes one call of Philox, four words: four elements of one word each, or two of
-//! two words. Seed, stream and the bounds of a distribution are launch arguments.
+//! two words. Seed, stream and the bounds of a distribution are launch arguments; or seed and
+//! stream are in memory, for launches that are recorded and replayed with other streams.
 
 use super::fill::{number, word64};
 use crate::launch::args::{self, LaunchArgs};
@@ -34,6 +35,15 @@ pub enum Distribution {
     Int,
 }
 
+/// Where a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamSource {
+    /// Given with the launch.
+    Given(Stream),
+    /// In memory, at this element of an operand of i32, as [`Stream::to_words`] has it.
+    Memory(usize),
+}
+
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RandomConfig {
@@ -43,15 +53,21 @@ pub struct RandomConfig {
     pub dtype: DType,
     /// Are there positions beyond 2^30?
     pub wide: bool,
+    /// Is the stream in memory?
+    pub in_memory: bool,
 }
 
-/// The work of drawing: the result. `None` if there are no elements. Uniform and normal numbers are
-/// floats.
-pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Option<Work<'static>> {
+/// The work of drawing: the stream, if it is in memory, and the result. `None` if there are no
+/// elements. Uniform and normal numbers are floats.
+pub fn random(r: Random, s: StreamSource, dtype: DType, len: usize) -> Option<Work<'static>> {
     if len == 0 {
         return None;
     }
-    let config = |kind| RandomConfig { kind, dtype, wide: indexing::are_many(len) };
+    let (in_memory, source) = match s {
+        StreamSource::Given(s) => (false, [s.seed, s.stream]),
+        StreamSource::Memory(offset) => (true, [offset as u64, 0]),
+    };
+    let config = |kind| RandomConfig { kind, dtype, wide: indexing::are_many(len), in_memory };
     let float = |v: f64| Constant::float(Elem::from(dtype).scalar(), v).bits;
     let (config, bounds) = match r {
         Random::Uniform { low, high } => {
@@ -68,9 +84,7 @@ pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Option<Work<'st
         }
     };
     let mut all = vec![len as i64];
-    all.extend(
-        [s.seed, s.stream].iter().chain(&bounds).flat_map(|&w| [i64::from(w as u32), (w >> 32) as i64]),
-    );
+    all.extend(source.iter().chain(&bounds).flat_map(|&w| [i64::from(w as u32), (w >> 32) as i64]));
     let groups = grid((len as u64).div_ceil(u64::from(BLOCK_THREADS) * config.each() as u64));
     let key = Key::of("random").with(&config);
     Some(args::work(key, move || build(&config), groups, indexing::scalar(config.wide), &all))
@@ -96,7 +110,8 @@ impl RandomConfig {
             Distribution::Bernoulli => "bernoulli",
             Distribution::Int => "int",
         };
-        format!("random_{kind}_{}{}", self.dtype, if self.wide { "_wide" } else { "" })
+        let wide = if self.wide { "_wide" } else { "" };
+        format!("random_{kind}_{}{wide}{}", self.dtype, if self.in_memory { "_in_memory" } else { "" })
     }
 }
 
@@ -138,6 +153,7 @@ fn normal<L: Lane>(first: L, second: L, std: L, mean: L) -> [L; 2] {
 /// The kernel of a form.
 pub fn build(config: &RandomConfig) -> Kernel {
     let k = Builder::new(&config.name(), [BLOCK_THREADS, 1, 1]);
+    let memory = config.in_memory.then(|| k.buffer("stream", Elem::I32, Access::Read));
     let y = k.buffer("y", config.dtype.into(), Access::Write);
     let s = indexing::scalar(config.wide);
     let args = LaunchArgs::new(&k, s, 13);
@@ -148,8 +164,13 @@ pub fn build(config: &RandomConfig) -> Kernel {
     let first = block * config.each();
     k.if_(first.lt(len), || {
         let upper = if config.wide { (block >> 32).to(Scalar::U32) } else { k.u32(0) };
-        let counter = [block.to(Scalar::U32), upper, stream[0].to(Scalar::U32), stream[1].to(Scalar::U32)];
-        let words = philox(counter, [seed[0].to(Scalar::U32), seed[1].to(Scalar::U32)]);
+        let source = match memory {
+            // The first argument is where it begins there.
+            Some(p) => [0, 1, 2, 3].map(|i| k.load(p, seed[0] + i, 1)),
+            None => [seed[0], seed[1], stream[0], stream[1]],
+        };
+        let [seed_low, seed_high, low, high] = source.map(|word| word.to(Scalar::U32));
+        let words = philox([block.to(Scalar::U32), upper, low, high], [seed_low, seed_high]);
         for (e, v) in config.draw(&k, words, [a, b, c, d]).into_iter().enumerate() {
             let i = first + e as i64;
             if e == 0 {

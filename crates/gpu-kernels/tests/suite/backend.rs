@@ -12,8 +12,9 @@ use elinvar_core::{DType, Element, Error, HostData, Layout, Precision, Result, S
 use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::attention;
 use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
+use elinvar_gpu_kernels::elementwise::random::{self, StreamSource};
 use elinvar_gpu_kernels::elementwise::update;
-use elinvar_gpu_kernels::elementwise::{fill, map, random};
+use elinvar_gpu_kernels::elementwise::{fill, map};
 use elinvar_gpu_kernels::formula::{FloatFormula, Formula, IntFormula};
 use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
@@ -187,9 +188,21 @@ elinvar_ops::delegate_backend! {
         random, map, map_int, update, fold, arg_fold, scan, rows, sort, contract, conv, conv_input_grad,
         conv_weight_grad, pool, avg_pool_grad, attention, attention_grad, gather, scatter, nonzero
     ] {
-        fn random(_: &Device, x: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
-            match random::random(x, s, dtype, len) {
-                Some(work) => Ok(start(&work, &[], &[(dtype, len)]).remove(0)),
+        fn random(
+            _: &Device,
+            x: Random,
+            s: Stream,
+            at: Option<View<'_, Self>>,
+            dtype: DType,
+            len: usize,
+        ) -> Result<HostData> {
+            let source =
+                at.map_or(StreamSource::Given(s), |at| StreamSource::Memory(at.layout.offset()));
+            match random::random(x, source, dtype, len) {
+                Some(work) => {
+                    let inputs: Vec<&HostData> = at.iter().map(|at| at.buffer).collect();
+                    Ok(start(&work, &inputs, &[(dtype, len)]).remove(0))
+                }
                 None => HostData::full(dtype, 0, 0.into()),
             }
         }

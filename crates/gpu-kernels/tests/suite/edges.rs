@@ -401,10 +401,10 @@ fn numbers_at_the_ends_of_their_types() {
             same(&Call::Fill { value, dtype, len: 5 });
         }
         for p in [0.0, 1.0, 0.5, 1e-300, 2.0, -1.0, f64::NAN] {
-            same(&Call::Random { r: Random::Bernoulli { p }, seed: 3, dtype, len: 9 });
+            same(&Call::Random { r: Random::Bernoulli { p }, seed: 3, in_memory: false, dtype, len: 9 });
         }
         for (low, high) in [(0, 1), (i64::MIN, i64::MAX), (-5, 1 << 40)] {
-            same(&Call::Random { r: Random::Int { low, high }, seed: 4, dtype, len: 9 });
+            same(&Call::Random { r: Random::Int { low, high }, seed: 4, in_memory: true, dtype, len: 9 });
         }
     }
 }

@@ -6,7 +6,8 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
-use elinvar_gpu_kernels::elementwise::{fill, map, random};
+use elinvar_gpu_kernels::elementwise::random::{self, StreamSource};
+use elinvar_gpu_kernels::elementwise::{fill, map};
 use elinvar_gpu_kernels::formula::{FloatFormula, IntFormula};
 use elinvar_gpu_kernels::gemm::mma_sync;
 use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile};
@@ -59,7 +60,9 @@ pub fn library() -> Vec<Kernel> {
         all.push(scan::scan(Scan::Sum, &l, d, to));
         all.push(fill::fill(1.into(), d, 9));
         all.push(copy::copy_into(&t, d, &l));
-        all.push(random::random(Random::Int { low: 0, high: 2 }, Stream { seed: 1, stream: 2 }, d, 9));
+        for s in [StreamSource::Given(Stream { seed: 1, stream: 2 }), StreamSource::Memory(4)] {
+            all.push(random::random(Random::Int { low: 0, high: 2 }, s, d, 9));
+        }
     }
     let mut all: Vec<Kernel> = all.into_iter().map(|w| w.expect("there are elements").kernel()).collect();
     all.extend(several().iter().flat_map(|s| &s.steps).map(|s| s.work.kernel()));

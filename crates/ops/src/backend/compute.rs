@@ -16,8 +16,17 @@ pub type FusedResults<B> = Vec<Placed<<B as Memory>::Buffer>>;
 
 /// What is computed. See [the rules](super).
 pub trait Compute: Memory {
-    /// `len` random numbers.
-    fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<Self::Buffer>;
+    /// `len` random numbers of a stream: of `s`, or, if there is `at`, of the one that it holds in
+    /// memory, i32 \[4\], contiguous, as [`Stream::to_words`] has it. So work that is captured
+    /// draws other numbers each time it is replayed.
+    fn random(
+        d: &Self::Device,
+        r: Random,
+        s: Stream,
+        at: Option<View<'_, Self>>,
+        dtype: DType,
+        len: usize,
+    ) -> Result<Self::Buffer>;
 
     // Elementwise
 
@@ -202,7 +211,7 @@ macro_rules! compute_table {
             ($($given)*)
             values {
                 Random random [] (
-                    r: ($crate::t::Random), s: ($crate::t::Stream), dtype: ($crate::t::DType), len: (usize)
+                    r: ($crate::t::Random), s: ($crate::t::Stream), at: maybe, dtype: ($crate::t::DType), len: (usize)
                 ) -> one [(dtype, len)];
                 Map map [] (f: (&dyn $crate::t::MapObject), x: views, dtype: ($crate::t::DType))
                     -> one [(stored(f.out(), dtype), x[0].shape().numel())];

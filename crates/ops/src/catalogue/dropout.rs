@@ -5,7 +5,10 @@
 
 use crate::array;
 use crate::prelude::*;
+use crate::random::{check_stream, draw_at};
 use elinvar_core::philox::Stream;
+use std::any::Any;
+use std::sync::Arc;
 
 /// x / (1 - p) where the mask is true, else 0.
 #[derive(Clone, Copy, Debug)]
@@ -33,22 +36,56 @@ pub struct Dropout {
 }
 
 impl Op for Dropout {
-    fn name(&self) -> &'static str {        "dropout"    }
+    fn name(&self) -> &'static str {
+        "dropout"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
         let x = x[0];
-        let keep = 1.0 - self.p;
-        let r = Random::Bernoulli { p: keep };
-        let mask = B::random(x.device(), r, self.stream, DType::Bool, x.shape().numel())?;
+        let r = Random::Bernoulli { p: 1.0 - self.p };
+        let mask = B::random(x.device(), r, self.stream, None, DType::Bool, x.shape().numel())?;
         let mask = Array::new(x.device(), mask, x.shape().clone(), DType::Bool);
-        Ok(Outputs::from_iter([array::map(&Keep { scale: 1.0 / keep }, [x, &mask])?]))
+        Ok(Outputs::from_iter([kept(self.p, x, &mask)?]))
     }
     /// Linear in x: the gradient goes through the same mask.
     fn backward<V: Value>(&self, _: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("dropout has one result");
         Ok(vec![Some(V::apply(*self, &[g])?)])
+    }
+}
+
+fn kept<B: Backend>(p: f64, x: &Array<B>, mask: &Array<B>) -> Result<Array<B>> {
+    array::map(&Keep { scale: 1.0 / (1.0 - p) }, [x, mask])
+}
+
+/// [`Dropout`] with a stream on the device, i32 \[4\]. An attribute and no operand, so that the
+/// tape saves it without x.
+#[derive(Clone, Debug)]
+struct DropoutAt {
+    p: f64,
+    /// An [`Array`] of the backend of x.
+    stream: Arc<dyn Any + Send + Sync>,
+}
+
+impl Op for DropoutAt {
+    fn name(&self) -> &'static str {
+        "dropout"
+    }
+    fn saves(&self, _: DType) -> Saves {
+        Saves::NOTHING
+    }
+    fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+        let (x, r) = (x[0], Random::Bernoulli { p: 1.0 - self.p });
+        let at = self.stream.downcast_ref::<Array<B>>().expect("it was made for this backend");
+        array::one_device("dropout", &[x, at])?;
+        let mask = draw_at("dropout", r, at, x.shape(), DType::Bool)?;
+        Ok(Outputs::from_iter([kept(self.p, x, &mask)?]))
+    }
+    fn backward<V: Value>(&self, _: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
+        let g = g[0].as_ref().expect("dropout has one result");
+        Ok(vec![Some(V::apply(self.clone(), &[g])?)])
     }
 }
 
@@ -59,17 +96,38 @@ impl Op for Dropout {
 /// # Errors
 /// `InvalidArgument` if `p` is not in 0..=1; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
 pub fn dropout<V: Value>(x: &V, p: f64, stream: Stream, training: bool) -> Result<V> {
-    if !(0.0..=1.0).contains(&p) {
-        return Err(Error::argument(format!("dropout: p is {p}; a probability is in 0..=1")));
-    }
-    if !training || p == 0.0 {
+    if !drops(p, training)? {
         return Ok(x.clone());
     }
     V::apply(Dropout { p, stream }, &[x])
 }
 
-/// By name: operand x; attributes p, training, and seed and stream, which choose the random bits.
+/// [`dropout`] with a stream that is on the device, i32 \[4\] (see [`Stream::to_words`]): the same
+/// bits. Work that is captured draws the numbers of the stream that is there when it is replayed.
+///
+/// # Errors
+/// As [`dropout`]; `DTypeMismatch`, `ShapeMismatch` if `stream` is none; `DeviceMismatch`.
+pub fn dropout_at<V: Value>(x: &V, p: f64, stream: &V, training: bool) -> Result<V> {
+    check_stream("dropout", stream.array())?;
+    if !drops(p, training)? {
+        return Ok(x.clone());
+    }
+    V::apply(DropoutAt { p, stream: Arc::new(stream.array().clone()) }, &[x])
+}
+
+fn drops(p: f64, training: bool) -> Result<bool> {
+    if !(0.0..=1.0).contains(&p) {
+        return Err(Error::argument(format!("dropout: p is {p}; a probability is in 0..=1")));
+    }
+    Ok(training && p > 0.0)
+}
+
+/// By name: operand x; attributes p and training; seed and stream, which choose the random bits, or
+/// an operand stream.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    if let Some(at) = a.optional("stream") {
+        return Ok(vec![dropout_at(a.input("x")?, a.f64("p")?, at, a.bool("training")?)?]);
+    }
     let stream = Stream { seed: a.int("seed")? as u64, stream: a.int("stream")? as u64 };
     Ok(vec![dropout(a.input("x")?, a.f64("p")?, stream, a.bool("training")?)?])
 }

@@ -6,6 +6,7 @@ mod formulas;
 use crate::twist::Work;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape};
+use elinvar_ops::Array;
 use elinvar_ops::backend::{
     AddBias, ArgFold, Attention, Backend, Changed, CompiledEpilogue, Conv, Fold, Placed, Pool, Random, Scan,
     Scatter, UpdateItem, View,
@@ -57,6 +58,8 @@ pub enum Call {
     Random {
         r: Random,
         seed: u64,
+        /// Is the stream in the device's memory?
+        in_memory: bool,
         dtype: DType,
         len: usize,
     },
@@ -234,9 +237,14 @@ impl Call {
                 vec![HostTensor::new(x.layout.shape().clone(), data)?]
             }
             Call::Fill { value, dtype, len } => vec![down(B::fill(d, *value, *dtype, *len)?, *dtype, *len)?],
-            Call::Random { r, seed, dtype, len } => {
+            Call::Random { r, seed, in_memory, dtype, len } => {
                 let stream = Stream { seed: *seed, stream: 1 };
-                vec![down(B::random(d, *r, stream, *dtype, *len)?, *dtype, *len)?]
+                let words = Array::<B>::from_vec(d, stream.to_words().to_vec(), &[4])?;
+                let (s, at) = match in_memory {
+                    true => (Stream { seed: 0, stream: 0 }, Some(words.view())),
+                    false => (stream, None),
+                };
+                vec![down(B::random(d, *r, s, at, *dtype, *len)?, *dtype, *len)?]
             }
             Call::Copy { x, to } => {
                 let (x, from, len) = (up(x)?, x.data.dtype(), x.layout.shape().numel());

@@ -89,7 +89,8 @@ pub fn draw(work: Work, dice: &mut Dice, largest: usize) -> Result<Call> {
                 (Random::Int { low: -7, high: 1000 }, DType::I32),
                 (Random::Int { low: 0, high: 256 }, DType::U8),
             ]);
-            Call::Random { r, seed: dice.below(1 << 40) as u64, dtype, len: dice.size(largest) }
+            let in_memory = dice.below(2) == 0;
+            Call::Random { r, seed: dice.below(1 << 40) as u64, in_memory, dtype, len: dice.size(largest) }
         }
         Work::Copy => Call::Copy { x: operand(dice, any, &shape, values), to: dice.pick(&DType::ALL) },
         Work::Assemble => assemble(dice, any, values, largest),
