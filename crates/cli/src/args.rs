@@ -119,6 +119,9 @@ pub struct Run {
     /// Products, convolutions and attention in 16 bits; weights stay f32 [default: off]
     #[arg(long, value_enum)]
     pub amp: Option<Amp>,
+    /// Record a step once, and replay it: fewer calls on a GPU, the same weights
+    #[arg(long)]
+    pub capture: bool,
     /// Directory for everything that is written [default: out/digits-MODEL or out/text-FILE]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

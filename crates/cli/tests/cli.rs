@@ -131,14 +131,14 @@ fn a_reader_may_stop_early() {
 #[test]
 fn training_is_repeatable_and_eval_agrees() {
     let dir = tempfile::tempdir().unwrap();
-    let train = |seed: &str, out: &str| {
+    let train = |seed: &str, out: &str, more: &[&str]| {
         let args =
             ["train", "digits", "--epochs", "1", "--batch", "128", "--seed", seed, "--out", out, "--quiet"];
-        let o = elinvar(&args, dir.path());
+        let o = elinvar(&[&args, more].concat(), dir.path());
         assert!(o.status.success() && o.stderr.is_empty(), "{}", stderr(&o));
         stdout(&o).lines().rev().take(2).map(str::to_string).collect::<Vec<_>>()
     };
-    let a = train("3", "a");
+    let a = train("3", "a", &[]);
     let (accuracy, hash) = (&a[1], &a[0]);
     let percent = accuracy.strip_prefix("test accuracy ").and_then(|t| t.strip_suffix(" %")).expect(accuracy);
     assert!(percent.parse::<f64>().is_ok_and(|p| (20.0..=100.0).contains(&p)), "{accuracy}");
@@ -149,8 +149,8 @@ fn training_is_repeatable_and_eval_agrees() {
         "{hash}"
     );
 
-    assert_eq!(train("3", "b"), a, "the same seed");
-    assert_ne!(train("4", "c")[0], *hash, "another seed");
+    assert_eq!(train("3", "b", &["--capture"]), a, "the same seed");
+    assert_ne!(train("4", "c", &[])[0], *hash, "another seed");
     let file = |run: &str, name: &str| std::fs::read(dir.path().join(run).join(name)).expect(name);
     for name in ["weights.safetensors", "metrics.jsonl", "curve.svg", "wrong.svg"] {
         assert_eq!(file("a", name), file("b", name), "{name}");
@@ -215,7 +215,8 @@ fn a_text_is_learnt_and_written_on() {
 
     // From a checkpoint half-way, made by a run that was told to stop there by nothing but its
     // copy.
-    let made = train(&[&settings[..], &["--steps", "6", "--out", "made", "--sample", "0"]].concat());
+    let made =
+        train(&[&settings[..], &["--steps", "6", "--out", "made", "--sample", "0", "--capture"]].concat());
     assert_eq!(made.last(), whole.last());
     let again = train(&["--resume", "--out", "made", "--sample", "0"]);
     assert_eq!(again.last(), whole.last(), "nothing is left to do");

@@ -26,6 +26,28 @@ fn a_device_that_is_not_there_is_named() {
     assert!(said.contains("there is no device called \"cuda:x\""), "{said}");
 }
 
+/// Steps that are recorded and replayed come to the weights of steps that are not.
+#[cfg(feature = "tokenizers")]
+#[test]
+fn captured_steps_have_the_same_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let text = path("cat.txt");
+    std::fs::write(&text, "the cat sat on the mat, and the dog sat on the cat. ".repeat(8)).unwrap();
+    let settings = ["--vocab", "256", "--width", "4", "--heads", "1", "--layers", "1", "--context", "4"];
+    let train = |out: &str, more: &[&str]| {
+        let args = ["train", "text", &text, "--device", "cuda", "--quiet", "--steps", "4", "--batch", "2"];
+        let out = path(out);
+        let more = [&args, &settings[..], &["--sample", "0", "--out", &out], more].concat();
+        let (status, told, said) = run(&more, &[]);
+        assert_eq!(status, Some(0), "{said}");
+        told.lines().last().map(str::to_owned)
+    };
+    let plain = train("plain", &[]);
+    assert!(plain.as_ref().is_some_and(|line| line.starts_with("weights sha256 ")), "{plain:?}");
+    assert_eq!(train("captured", &["--capture"]), plain);
+}
+
 /// Memory runs out in the middle of a training: a sentence, and no wrong weights.
 #[test]
 fn too_little_memory_is_said() {

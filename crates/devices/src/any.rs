@@ -196,4 +196,10 @@ impl Capture for Any {
     fn memory_id(d: &Device, buffer: &AnyBuffer) -> Result<usize> {
         on!(d, B, d => B::memory_id(d, pick::<B>(buffer)))
     }
+    fn make_unique(d: &Device, buffer: &mut AnyBuffer) -> Result<()> {
+        on!(d, B, d => {
+            let inner = <B as Member>::pick_mut(buffer);
+            B::make_unique(d, inner.expect("a tensor's memory is of its device"))
+        })
+    }
 }

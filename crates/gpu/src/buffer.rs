@@ -149,9 +149,14 @@ impl<D: Driver> GpuBuffer<D> {
     }
     /// Makes its memory unique, which is about to be changed: what is put off and would read it
     /// keeps a copy of the old numbers.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `Unsupported` if that would move numbers from before a recording to its
+    /// memory.
     pub(crate) fn make_unique(&mut self, d: &GpuDevice<D>) -> Result<&Self> {
         let old = self.node.part()?;
         if Arc::strong_count(&self.node) > 1 {
+            d.may_move(old.piece)?;
             let new = GpuBuffer::uninit(d, self.node.dtype, self.node.len)?;
             d.copy(old, new.part()?)?;
             *self = new;

@@ -317,6 +317,19 @@ impl<D: Driver> GpuDevice<D> {
         capture::unrecorded(f)
     }
     /// # Errors
+    /// `Unsupported` if this thread records, and the memory was there before: its tensor would get
+    /// memory of the recording.
+    pub(crate) fn may_move(&self, piece: &Arc<Piece<D>>) -> Result<()> {
+        let stays = capture::with(self.opened()?, |r| !piece.is_of(&r.memory));
+        if stays == Some(true) {
+            return Err(Error::unsupported(format!(
+                "{}: a function that is recorded changes memory in place that a deferred tensor still reads",
+                D::NAME
+            )));
+        }
+        Ok(())
+    }
+    /// # Errors
     /// `Unsupported` if this thread records: numbers are not there before the work is done.
     pub(crate) fn may_wait(&self) -> Result<()> {
         if self.recording().is_some() {

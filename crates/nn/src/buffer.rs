@@ -4,10 +4,15 @@
 //! numbers.
 
 use crate::Module;
+use crate::capture::{self, SharedGenerator};
 use crate::module::Visit;
 use crate::param::same_kind;
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, Result};
+use elinvar_core::{DType, Result, Shape};
+use elinvar_ops::array::Array;
+use elinvar_ops::backend::Random;
+use elinvar_ops::catalogue as op;
+use elinvar_ops::random::{check, draw_at};
 use elinvar_ops::{Backend, recording};
 use elinvar_tensor::{Generator, Tensor};
 use std::fmt;
@@ -31,6 +36,9 @@ impl<B: Backend> Buffer<B> {
     /// The current value, not tracked.
     pub fn get(&self) -> Tensor<B> {
         let value = now(&self.cell);
+        if capture::is_set(&self.cell) {
+            return value;
+        }
         let cell = self.cell.clone();
         recording::read_cell(value.array(), move || now(&cell).array().clone());
         value
@@ -40,12 +48,21 @@ impl<B: Backend> Buffer<B> {
     /// # Errors
     /// `ShapeMismatch`, `DTypeMismatch` if they are not of the buffer's shape and dtype;
     /// `Unsupported` inside of a [`elinvar_tensor::Graph`]'s function.
+    ///
+    /// A [`crate::train::TrainStep`] that is captured writes it in place.
     pub fn set(&self, value: &Tensor<B>) -> Result<()> {
-        recording::refuse("changing a buffer")?;
+        recording::refuse_change("changing a buffer")?;
         let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
         same_kind("buffer", cell.shape(), cell.dtype(), value.shape(), value.dtype())?;
-        *cell = value.detach();
+        let original = std::mem::replace(&mut *cell, value.detach());
+        // The old value may be put back, which locks this cell.
+        drop(cell);
+        capture::note_set(&self.cell, original);
         Ok(())
+    }
+    /// The cell, for a captured step, which changes the value in place.
+    pub(crate) fn cell(&self) -> &capture::Cell<B> {
+        &self.cell
     }
     /// Converts to another float dtype; a buffer of integers (a count) is left unchanged.
     pub(crate) fn convert(&self, dtype: DType) -> Result<()> {
@@ -112,25 +129,76 @@ impl<B: Backend> Module<B> for Mode {
 /// run draws the same numbers.
 #[derive(Debug)]
 pub struct RandomState {
-    generator: Mutex<Generator>,
+    generator: SharedGenerator,
+}
+
+/// The random bits of one draw.
+#[derive(Clone, Debug)]
+pub enum DrawnStream<B: Backend> {
+    /// This stream.
+    Given(Stream),
+    /// The one that is in this memory when the draw runs, i32 \[4\] as [`Stream::to_words`] has it:
+    /// in a step that is captured.
+    Device(Tensor<B>),
 }
 
 impl RandomState {
     /// A fork of `from`.
     pub fn fork(from: &mut Generator) -> Self {
-        RandomState { generator: Mutex::new(from.fork()) }
+        RandomState { generator: Arc::new(Mutex::new(from.fork())) }
     }
     fn lock(&self) -> MutexGuard<'_, Generator> {
         self.generator.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Draws from it.
+    /// Draws from it on the host. A layer takes a [`RandomState::stream`].
+    ///
+    /// # Errors
+    /// `Unsupported` inside of a [`elinvar_tensor::Graph`]'s function and of a step that is
+    /// captured, which would draw the same numbers in every run.
+    pub fn draw<T>(&self, f: impl FnOnce(&mut Generator) -> T) -> Result<T> {
+        if capture::is_active() {
+            recording::refuse("drawing random numbers on the host")?;
+        }
+        recording::refuse_change("drawing random numbers")?;
+        Ok(f(&mut self.lock()))
+    }
+    /// The stream of one draw on a device.
     ///
     /// # Errors
     /// `Unsupported` inside of a [`elinvar_tensor::Graph`]'s function, which would draw the same
-    /// numbers in every run.
-    pub fn draw<T>(&self, f: impl FnOnce(&mut Generator) -> T) -> Result<T> {
-        recording::refuse("drawing random numbers")?;
-        Ok(f(&mut self.lock()))
+    /// numbers in every run; `OutOfMemory`.
+    pub fn stream<B: Backend>(&self) -> Result<DrawnStream<B>> {
+        match capture::stream_of(&self.generator)? {
+            Some(place) => Ok(DrawnStream::Device(place)),
+            None => self.draw(Generator::next_stream).map(DrawnStream::Given),
+        }
+    }
+    /// `x` with each element 0 with probability `p`, else x / (1 - p): see
+    /// [`elinvar_ops::catalogue::dropout()`].
+    ///
+    /// # Errors
+    /// As [`RandomState::stream`], and those of the op.
+    pub fn dropout<B: Backend>(&self, x: &Tensor<B>, p: f64) -> Result<Tensor<B>> {
+        match self.stream()? {
+            DrawnStream::Given(stream) => op::dropout(x, p, stream, true),
+            DrawnStream::Device(at) => op::dropout::dropout_at(x, p, &at, true),
+        }
+    }
+    /// Bools that are true with probability `p`.
+    ///
+    /// # Errors
+    /// As [`RandomState::stream`]; `InvalidArgument` if `p` is no probability.
+    pub fn bernoulli<B: Backend>(&self, p: f64, shape: &Shape, device: &B::Device) -> Result<Tensor<B>> {
+        let (r, dtype) = (Random::Bernoulli { p }, DType::Bool);
+        let drawn = match self.stream::<B>()? {
+            DrawnStream::Given(stream) => {
+                check("bernoulli", r, dtype)?;
+                let buffer = B::random(device, r, stream, None, dtype, shape.numel())?;
+                Array::new(device, buffer, shape.clone(), dtype)
+            }
+            DrawnStream::Device(at) => draw_at("bernoulli", r, at.array(), shape, dtype)?,
+        };
+        Ok(Tensor::from_array(drawn))
     }
     /// The stream of the next draw.
     pub fn state(&self) -> Stream {

@@ -30,6 +30,7 @@
 extern crate self as elinvar_nn;
 
 mod buffer;
+mod capture;
 pub mod data;
 pub mod ema;
 pub mod generate;
@@ -44,7 +45,7 @@ pub mod optim;
 mod param;
 pub mod train;
 
-pub use buffer::{Buffer, Mode, RandomState};
+pub use buffer::{Buffer, DrawnStream, Mode, RandomState};
 pub use elinvar_derive::Module;
 pub use elinvar_ops::Backend;
 pub use elinvar_tensor::{Generator, Gradients, Tensor};

@@ -182,6 +182,20 @@ impl<B: Backend> Array<B> {
         }
         Ok(())
     }
+    /// Can it be written as it is: is the memory this tensor's own (see [`Array::own`])?
+    pub fn is_own(&mut self) -> bool {
+        self.layout().is_plain() && self.buffer_mut().is_some()
+    }
+    /// Makes the memory this tensor's own, also of what a backend has deferred, for captured work
+    /// to change in place: see [`Capture::make_unique`](crate::backend::Capture::make_unique).
+    ///
+    /// # Errors
+    /// As [`Array::own`].
+    pub fn make_unique(&mut self) -> Result<()> {
+        self.own()?;
+        let device = self.device().clone();
+        B::make_unique(&device, self.buffer_mut().expect("it is its own"))
+    }
     /// Copies the elements of `x` to the places of `at`, a layout in this tensor's memory, in
     /// place; the others stay. Other handles of the memory keep the old elements: it becomes this
     /// tensor's own first.
@@ -191,7 +205,7 @@ impl<B: Backend> Array<B> {
     /// tensor or not the shape of `at`; `InvalidArgument` if `at` reaches outside of this tensor or
     /// an element twice; `OutOfMemory`; `Unsupported` during a capture.
     pub fn write(&mut self, at: &Layout, x: &Array<B>) -> Result<()> {
-        recording::refuse("write")?;
+        recording::refuse_change("write")?;
         one_device("write", &[self, x])?;
         if self.dtype() != x.dtype() {
             return Err(Error::dtype(format!(

@@ -2,7 +2,8 @@
 //! operands.
 //!
 //! Captured work is replayed without the function, so it must be all that the function does: no
-//! value may be read on the host, and nothing that outlives the call may change. State that it
+//! value may be read on the host, and nothing that outlives the call may change, but for a training
+//! step ([`observe_step`]), of which the change is the purpose. State that it
 //! reads besides its operands (weights, a mode) may change between two runs; so the owner of such
 //! state registers, when it is read, a check that it is unchanged.
 
@@ -14,16 +15,23 @@ use std::cell::RefCell;
 /// Is the state that a function has read unchanged?
 pub type Watch = Box<dyn Fn() -> bool + Send + Sync>;
 
-thread_local! {
-    static WATCHES: RefCell<Option<Vec<Watch>>> = const { RefCell::new(None) };
+/// What the function of this thread has read, and may do.
+struct Rules {
+    watches: Vec<Watch>,
+    /// May it change tensors in place?
+    changes: bool,
 }
 
-/// Clears the list also when a function panics.
+thread_local! {
+    static RULES: RefCell<Option<Rules>> = const { RefCell::new(None) };
+}
+
+/// Clears the rules also when a function panics.
 struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
-        WATCHES.set(None);
+        RULES.set(None);
     }
 }
 
@@ -34,25 +42,38 @@ impl Drop for End {
 /// Those of the function; `Unsupported` if it violates the restrictions, or if a capture is active
 /// in this thread.
 pub fn observe<T>(f: impl FnOnce() -> Result<T>) -> Result<(T, Vec<Watch>)> {
+    under(false, f)
+}
+
+/// [`observe`] for a training step: it may change tensors in place, and the state of a model. Who
+/// captures it makes sure that the memory which it changes stays where it is.
+///
+/// # Errors
+/// As [`observe`].
+pub fn observe_step<T>(f: impl FnOnce() -> Result<T>) -> Result<(T, Vec<Watch>)> {
+    under(true, f)
+}
+
+fn under<T>(changes: bool, f: impl FnOnce() -> Result<T>) -> Result<(T, Vec<Watch>)> {
     if is_recording() {
         return Err(Error::unsupported("a function that is recorded cannot record another one"));
     }
-    WATCHES.set(Some(Vec::new()));
+    RULES.set(Some(Rules { watches: Vec::new(), changes }));
     let _end = End;
     let result = f()?;
-    Ok((result, WATCHES.take().unwrap_or_default()))
+    Ok((result, RULES.take().map(|rules| rules.watches).unwrap_or_default()))
 }
 
 /// Is a capture active in this thread?
 pub fn is_recording() -> bool {
-    WATCHES.with_borrow(Option::is_some)
+    RULES.with_borrow(Option::is_some)
 }
 
 /// Registers state that was read and may change.
 pub fn read(watch: impl FnOnce() -> Watch) {
     if is_recording() {
         let watch = watch();
-        WATCHES.with_borrow_mut(|all| all.as_mut().expect("it was just there").push(watch));
+        RULES.with_borrow_mut(|r| r.as_mut().expect("it was just there").watches.push(watch));
     }
 }
 
@@ -65,6 +86,14 @@ pub fn refuse(what: &str) -> Result<()> {
         return Err(Error::unsupported(format!("{what}: a function that is recorded cannot do this")));
     }
     Ok(())
+}
+
+/// Refuses `what`, which changes something, if a capture is active that is not of a training step.
+///
+/// # Errors
+/// `Unsupported` if one is.
+pub fn refuse_change(what: &str) -> Result<()> {
+    if RULES.with_borrow(|r| r.as_ref().is_some_and(|r| r.changes)) { Ok(()) } else { refuse(what) }
 }
 
 /// The identity of a tensor's memory, and its view. As long as the memory is held, equal places

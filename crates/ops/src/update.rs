@@ -63,7 +63,7 @@ pub fn update<B: Backend, U: CompiledUpdate<M, R>, const M: usize, const R: usiz
 /// # Panics
 /// If a part has not as many tensors as the formula.
 pub fn update_object<B: Backend>(u: &dyn UpdateObject, parts: &mut [Part<'_, B>]) -> Result<()> {
-    recording::refuse(u.name())?;
+    recording::refuse_change(u.name())?;
     let mut fits: Vec<(SmallVec<[Layout; 6]>, _, _)> = Vec::with_capacity(parts.len());
     for part in parts.iter_mut() {
         let dtype = check(u, part)?;

@@ -111,7 +111,8 @@ fn scope<T>(half: Option<DType>, f: impl FnOnce() -> T) -> T {
 
 /// Runs `f` in a scope of this type with conversions of its own: for work that is done at another
 /// time than its surroundings. `None`: outside of any scope.
-pub(crate) fn isolated<T>(half: Option<DType>, f: impl FnOnce() -> T) -> T {
+#[doc(hidden)]
+pub fn isolated<T>(half: Option<DType>, f: impl FnOnce() -> T) -> T {
     let _end = Restore(CACHE.replace(half.map(|_| Cache::new())));
     within(half, f)
 }

@@ -17,6 +17,8 @@ mod sizes;
 mod tape;
 mod tensor;
 
+#[doc(hidden)]
+pub use autocast::isolated;
 pub use autocast::{autocast, autocast_dtype, autocast_off, try_autocast};
 pub use check::{check_gradient, numerical_gradient};
 pub use create::TensorData;

@@ -43,4 +43,9 @@ impl<D: Driver> Capture for Gpu<D> {
     fn memory_id(_: &Self::Device, buffer: &Self::Buffer) -> Result<usize> {
         Ok(Arc::as_ptr(buffer.node.piece()?).addr())
     }
+    fn make_unique(d: &Self::Device, buffer: &mut Self::Buffer) -> Result<()> {
+        d.unrecorded(|| buffer.make_unique(d).map(drop))?;
+        buffer.forget_values();
+        Ok(())
+    }
 }

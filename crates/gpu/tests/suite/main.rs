@@ -12,6 +12,7 @@ mod out_of_memory;
 mod pool;
 mod queue;
 mod subnormals;
+mod train_step;
 
 use elinvar_core::ErrorKind;
 use elinvar_driver::{Cuda, Driver, Interp, Vulkan, cuda::use_library};

@@ -4,7 +4,7 @@
 //! layers, and its state can be saved.
 
 use crate::{Layer, Mode, Module, RandomState};
-use elinvar_core::{DType, Error, Result};
+use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_ops::lane::Lane;
@@ -55,7 +55,7 @@ impl Dropout {
         if !self.is_active() {
             return Ok(x.clone());
         }
-        op::dropout(x, self.p, self.random.draw(Generator::next_stream)?, true)
+        self.random.dropout(x, self.p)
     }
 }
 
@@ -106,11 +106,10 @@ impl<const AXES: usize> DropoutChannels<AXES> {
         }
         let mut sizes = x.dims().to_vec();
         sizes[x.rank() - AXES..].fill(1);
-        let stream = self.random.draw(Generator::next_stream)?;
         // In f32 for storage floats, which do not hold 1 / (1 - p).
         widen([x], |[x]| {
             let ones = Tensor::ones(sizes, x.dtype(), x.device());
-            op::mul(x, &op::dropout(&ones, self.p, stream, true)?)
+            op::mul(x, &self.random.dropout(&ones, self.p)?)
         })
     }
 }
@@ -179,8 +178,7 @@ impl<B: Backend> Layer<B> for AlphaDropout {
         if !self.mode.is_training() || self.p == 0.0 {
             return x.clone();
         }
-        let keep =
-            self.random.draw(|g| g.bernoulli(1.0 - self.p, x.shape(), DType::Bool, x.device())).or_fail();
+        let keep = self.random.bernoulli::<B>(1.0 - self.p, x.shape(), x.device()).or_fail();
         // The variance of a mixture: (1 - p) (1 + p limit^2), for x of mean 0 and variance 1; its
         // mean: p limit.
         let scale = 1.0 / ((1.0 - self.p) * (1.0 + self.p * LIMIT * LIMIT)).sqrt();

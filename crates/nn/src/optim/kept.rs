@@ -1,6 +1,8 @@
 //! The state of an optimiser per parameter, and the scalars of a step on the device.
 
-use elinvar_core::{DType, Element, HostData, HostTensor, Layout, Result, Scalar, Shape, each_data};
+use super::table::StepTable;
+use crate::capture::rounded;
+use elinvar_core::{DType, Layout, Result, Scalar, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
 use elinvar_ops::catalogue::where_;
@@ -49,15 +51,21 @@ impl<B: Backend> Unsure<B> {
 
 /// The scalars of one step on the device. Most parameters have the same scalars, which are uploaded
 /// once.
-pub(super) struct Scalars<B: Backend> {
+pub(super) struct Scalars<'t, B: Backend> {
     /// Is the step skipped? Then the first of all is NaN.
     skip: Option<Array<B>>,
+    /// Where they are if the step is recorded.
+    table: Option<&'t mut StepTable<B>>,
     seen: Vec<(Vec<f64>, DType, B::Device, Vec<Array<B>>)>,
 }
 
-impl<B: Backend> Scalars<B> {
+impl<'t, B: Backend> Scalars<'t, B> {
     pub fn new(skip: Option<Array<B>>) -> Self {
-        Scalars { skip, seen: vec![] }
+        Scalars { skip, table: None, seen: vec![] }
+    }
+    /// Of a step that is recorded.
+    pub fn recorded(skip: Option<Array<B>>, table: &'t mut StepTable<B>) -> Self {
+        Scalars { skip, table: Some(table), seen: vec![] }
     }
     /// One bool on this device: is the step skipped?
     pub fn skip_on(&self, device: &B::Device) -> Result<Option<Array<B>>> {
@@ -71,9 +79,14 @@ impl<B: Backend> Scalars<B> {
         let same = |a: &[f64]| a.iter().map(|v| v.to_bits()).eq(values.iter().map(|v| v.to_bits()));
         let known = self.seen.iter().find(|(v, of, on, _)| *of == dtype && on == device && same(v));
         if let Some((.., all)) = known {
-            return Ok(all.clone());
+            let all = all.clone();
+            self.table.iter_mut().for_each(|table| table.again(&values, dtype));
+            return Ok(all);
         }
-        let mut all = upload(&values, dtype, device)?;
+        let mut all = match &mut self.table {
+            Some(table) => table.take(&values, dtype, device)?,
+            None => upload(&values, dtype, device)?,
+        };
         if let Some(skip) = self.skip_on(device)? {
             all[0] = where_(&skip, &Array::scalar(device, Scalar::Float(f64::NAN), dtype)?, &all[0])?;
         }
@@ -85,8 +98,6 @@ impl<B: Backend> Scalars<B> {
 /// One upload for all, and a view for each.
 fn upload<B: Backend>(values: &[f64], dtype: DType, device: &B::Device) -> Result<Vec<Array<B>>> {
     let n = values.len();
-    let mut data = HostData::full(dtype, n, Scalar::Int(0))?;
-    each_data!(&mut data, d => d.iter_mut().zip(values).for_each(|(d, v)| *d = Element::from_f64(*v)));
-    let all = Array::from_host(device, HostTensor::new(Shape::new(&[n])?, data)?)?;
+    let all = Array::from_host(device, rounded(values, dtype)?)?;
     (0..n).map(|i| Ok(all.with_layout(Layout::strided(Shape::scalar(), &[], i, n)?))).collect()
 }

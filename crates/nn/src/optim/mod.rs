@@ -38,9 +38,14 @@ mod descent;
 mod group;
 mod kept;
 mod lion;
+mod load;
+mod make;
 mod muon;
 mod nadam;
+mod optimizer;
+mod plan;
 mod radam;
+mod record;
 mod rmsprop;
 mod rule;
 mod scaler;
@@ -48,6 +53,7 @@ pub mod schedule;
 mod sgd;
 mod split;
 mod state;
+mod table;
 mod update;
 
 pub use adadelta::{Adadelta, AdadeltaRule};
@@ -67,6 +73,7 @@ pub use scaler::{GradScaler, ScalerState};
 pub use sgd::{Sgd, SgdRule};
 pub use split::Split;
 pub use state::{OptimizerState, names_of};
+pub use table::{StepScalars, StepTable};
 pub use update::{Step, Work, each};
 
 use crate::{Module, Param};
@@ -95,6 +102,40 @@ pub trait Optimizer<B: Backend> {
         gradients: &Gradients<B>,
         skip: Option<&Tensor<B>>,
     ) -> Result<usize>;
+    /// [`Optimizer::step_some`] of a [`crate::train::TrainStep`] that is captured: the scalars of
+    /// the step come from `table`, and no step is counted. Returns the names of the parameters that
+    /// are updated; `None`, and nothing is recorded, if one of them has no state yet, which its
+    /// first step makes.
+    ///
+    /// # Errors
+    /// As [`Optimizer::step_some`]; `Unsupported` if the optimiser cannot be captured. After an
+    /// error nothing has changed.
+    fn record_step(
+        &mut self,
+        _parameters: &Named<'_, B>,
+        _gradients: &Gradients<B>,
+        _skip: Option<&Tensor<B>>,
+        _table: &mut StepTable<B>,
+    ) -> Result<Option<Vec<String>>> {
+        Err(not_captured())
+    }
+    /// The scalars of the next step of these parameters, all of which make it, in the order of
+    /// [`Optimizer::record_step`]. Their states get memory of their own. Waits for the device if
+    /// the last step may have been skipped.
+    ///
+    /// # Errors
+    /// As [`Optimizer::record_step`]; what the device reports.
+    fn plan_step(&mut self, _parameters: &Named<'_, B>, _to: &mut StepScalars) -> Result<()> {
+        Err(not_captured())
+    }
+    /// Counts the step that [`Optimizer::plan_step`] has planned, which the device has been given.
+    /// `skip`: as for [`Optimizer::step_some`].
+    ///
+    /// # Errors
+    /// As [`Optimizer::record_step`].
+    fn count_step(&mut self, _parameters: &Named<'_, B>, _skip: Option<&Tensor<B>>) -> Result<()> {
+        Err(not_captured())
+    }
     /// The learning rate.
     fn lr(&self) -> f64;
     /// Sets the learning rate of the next steps.
@@ -140,14 +181,8 @@ pub trait Optimizer<B: Backend> {
         gradients: &Gradients<B>,
     ) -> Result<()> {
         let parameters = module.named_parameters();
-        let trained = parameters.iter().filter(|(_, p)| !p.is_frozen()).count();
-        if self.step_some(&parameters, gradients, skip)? == 0 && trained > 0 {
-            return Err(Error::autograd(format!(
-                "step: none of the {trained} parameters has a gradient here; gradients belong to the weights that they \
-                 were computed from, and a step makes new ones"
-            )));
-        }
-        Ok(())
+        let updated = self.step_some(&parameters, gradients, skip)?;
+        check_updated(&parameters, updated)
     }
     /// The state of a module's parameters and the settings, on the host. Waits for the device.
     ///
@@ -169,6 +204,31 @@ pub trait Optimizer<B: Backend> {
         commit();
         Ok(())
     }
+}
+
+fn not_captured() -> Error {
+    Error::unsupported("this optimiser cannot be captured: it does not record its step")
+}
+
+/// Checks that a step of these parameters has updated some of them.
+///
+/// # Errors
+/// `Autograd` if not, unless all are frozen.
+pub(crate) fn check_updated<B: Backend>(parameters: &Named<'_, B>, updated: usize) -> Result<()> {
+    let trained = parameters.iter().filter(|(_, p)| !p.is_frozen()).count();
+    if updated == 0 && trained > 0 {
+        return Err(Error::autograd(format!(
+            "step: none of the {trained} parameters has a gradient here; gradients belong to the weights that they \
+             were computed from, and a step makes new ones"
+        )));
+    }
+    Ok(())
+}
+
+/// Collects an iterator to a map or set by way of a list: the collections sort, and the sort would
+/// otherwise be compiled for each iterator type.
+fn sorted<T, C: FromIterator<T>>(all: impl Iterator<Item = T>) -> C {
+    all.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// `base` to an integer power, by squaring: the same bits on every machine, and a function of the

@@ -9,12 +9,14 @@
 
 use super::Optimizer;
 use super::clip::{NormType, total, with_gradients};
+use crate::capture::own;
 use crate::{Module, Param};
 use elinvar_core::{DType, Error, Result, Scalar};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
 use elinvar_ops::catalogue::{isfinite, logical_not, logical_or};
 use elinvar_ops::lane::Lane;
+use elinvar_ops::recording::Place;
 use elinvar_ops::update::{Part, Update, update};
 use elinvar_tensor::{Gradients, Tensor};
 use serde_json::{Value, json};
@@ -310,6 +312,16 @@ impl<B: Backend> GradScaler<B> {
         module: &dyn Module<B>,
         gradients: &mut Gradients<B>,
     ) -> Result<()> {
+        let skip = self.skip(module, gradients)?;
+        optimizer.step_unless(skip.as_ref(), module, gradients)
+    }
+    /// Whether a step with a module's gradients is skipped, one bool; they are divided if they are
+    /// not yet.
+    pub(crate) fn skip(
+        &mut self,
+        module: &dyn Module<B>,
+        gradients: &mut Gradients<B>,
+    ) -> Result<Option<Tensor<B>>> {
         self.live("step")?;
         let ids: BTreeSet<u64> =
             with_gradients(module, gradients).iter().filter_map(|(x, _)| x.node_id()).collect();
@@ -317,8 +329,19 @@ impl<B: Backend> GradScaler<B> {
             self.unscale(module, gradients).map_err(|e| e.at("step"))?;
         }
         let of_these = self.divided.iter().filter(|(seen, _)| !seen.is_disjoint(&ids)).map(|(_, skip)| skip);
-        let skip = any(of_these)?.map(Tensor::from_array);
-        optimizer.step_unless(skip.as_ref(), module, gradients)
+        Ok(any(of_these)?.map(Tensor::from_array))
+    }
+    /// Forgets what was divided since the last update.
+    pub(crate) fn forget(&mut self) {
+        self.divided.clear();
+    }
+    /// Prepares its state for a captured step, which changes it in place; tells where it is. `None`
+    /// before the first loss is scaled.
+    pub(crate) fn settle(&mut self) -> Result<Option<[Place; 2]>> {
+        let Some(Live { scale, tracker }) = &mut self.live else { return Ok(None) };
+        scale.make_unique()?;
+        tracker.make_unique()?;
+        Ok(Some([Place::of(scale)?, Place::of(tracker)?]))
     }
     /// Changes the scale after the steps of all optimisers: less after a step that was skipped,
     /// more after `growth_interval` that were made.
@@ -334,6 +357,8 @@ impl<B: Backend> GradScaler<B> {
         let ScalerState { growth_factor, backoff_factor, growth_interval, .. } = self.start;
         let next = Next { growth: growth_factor, backoff: backoff_factor, interval: growth_interval as f64 };
         let live = self.live.as_mut().expect("gradients were divided by it");
+        own(&mut live.scale)?;
+        own(&mut live.tracker)?;
         update(&next, &mut [Part::new([&mut live.scale, &mut live.tracker], [&skipped])])?;
         self.divided.clear();
         Ok(())

@@ -1,6 +1,6 @@
 //! `Split`: several optimisers, each for some of the parameters.
 
-use super::{Named, Optimizer, OptimizerState};
+use super::{Named, Optimizer, OptimizerState, StepScalars, StepTable};
 use elinvar_core::{Error, Result, Shape};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Gradients, Tensor};
@@ -87,6 +87,34 @@ impl<B: Backend> Optimizer<B> for Split<B> {
         let shares = self.shares(parameters);
         let all = self.parts.iter_mut().map(|p| &mut p.optimizer).chain([&mut self.rest]);
         all.zip(&shares).map(|(o, share)| o.step_some(share, gradients, skip)).sum()
+    }
+    fn record_step(
+        &mut self,
+        parameters: &Named<'_, B>,
+        gradients: &Gradients<B>,
+        skip: Option<&Tensor<B>>,
+        table: &mut StepTable<B>,
+    ) -> Result<Option<Vec<String>>> {
+        let shares = self.shares(parameters);
+        let mut updated = vec![];
+        let all = self.parts.iter_mut().map(|p| &mut p.optimizer).chain([&mut self.rest]);
+        for (o, share) in all.zip(&shares) {
+            match o.record_step(share, gradients, skip, table)? {
+                Some(names) => updated.extend(names),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(updated))
+    }
+    fn plan_step(&mut self, parameters: &Named<'_, B>, to: &mut StepScalars) -> Result<()> {
+        let shares = self.shares(parameters);
+        let mut all = self.parts.iter_mut().map(|p| &mut p.optimizer).chain([&mut self.rest]).zip(&shares);
+        all.try_for_each(|(o, share)| o.plan_step(share, to))
+    }
+    fn count_step(&mut self, parameters: &Named<'_, B>, skip: Option<&Tensor<B>>) -> Result<()> {
+        let shares = self.shares(parameters);
+        let mut all = self.parts.iter_mut().map(|p| &mut p.optimizer).chain([&mut self.rest]).zip(&shares);
+        all.try_for_each(|(o, share)| o.count_step(share, skip))
     }
     fn lr(&self) -> f64 {
         self.rest.lr()

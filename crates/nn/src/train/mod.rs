@@ -33,12 +33,15 @@
 //! ```
 
 mod callback;
+mod capture;
 mod checkpoint;
 mod early;
 mod evaluate;
 mod objective;
+mod recorded;
 mod score;
 mod source;
+mod train_step;
 mod trainer;
 
 pub use callback::{Callback, EpochReport, Report, Step};
@@ -46,6 +49,8 @@ pub use checkpoint::{Checkpoint, Checkpoints, Position};
 pub use early::EarlyStopping;
 pub use evaluate::{Prediction, evaluate, evaluate_on, predict};
 pub use objective::{Classification, Measured, NextToken, Objective};
+pub use recorded::TensorBatch;
 pub use score::Score;
 pub use source::Source;
+pub use train_step::TrainStep;
 pub use trainer::Trainer;

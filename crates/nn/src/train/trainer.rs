@@ -3,58 +3,36 @@
 use super::checkpoint::{Restored, State};
 use super::score::Sums;
 use super::{
-    Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Measured, Objective, Position, Report,
-    Score, Source, Step,
+    Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Objective, Position, Report, Score,
+    Source, Step, TensorBatch, TrainStep,
 };
 use crate::Module;
 use crate::ema::Ema;
 use crate::optim::schedule::{PlateauState, ReduceLrOnPlateau, Schedule};
-use crate::optim::{GradScaler, Optimizer, ScalerState, clip_grad_norm, clip_grad_value};
+use crate::optim::{GradScaler, Optimizer, ScalerState};
 use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::autocast::check;
-use elinvar_tensor::{Gradients, autocast, try_run};
+use elinvar_tensor::try_run;
 
 type Validation<'a, M> = Box<dyn FnMut(&M) -> Result<Score> + 'a>;
 
 /// Trains a model. Built by [`Trainer::new`], set up by its methods, run by [`Trainer::run`].
-pub struct Trainer<'a, B: Backend, M, S> {
+pub struct Trainer<'a, B: Backend, M, S: Source<B>> {
     model: &'a M,
     optimizer: &'a mut dyn Optimizer<B>,
     source: &'a S,
-    objective: Box<dyn ErasedObjective<B, M, S> + 'a>,
+    one: TrainStep<'a, B, M, S::Batch>,
     epochs: usize,
     accumulate: usize,
     schedule: Option<Box<dyn Schedule + 'a>>,
     plateau: Option<ReduceLrOnPlateau>,
-    clip: Option<Clip>,
-    amp: Option<DType>,
-    scaler: Option<GradScaler<B>>,
     ema: Option<&'a mut Ema<B>>,
     validation: Option<Validation<'a, M>>,
     early: Option<EarlyStopping>,
     callbacks: Vec<Box<dyn Callback<B> + 'a>>,
     checkpoints: Option<Checkpoints>,
     resume: Option<Checkpoint>,
-}
-
-/// A type-erased objective, so that a trainer has one type parameter less.
-trait ErasedObjective<B: Backend, M, S: Source<B>> {
-    fn measure(&self, model: &M, batch: &S::Batch) -> Result<Measured<B>>;
-}
-
-struct Erased<O>(O);
-
-impl<B: Backend, M, S: Source<B>, O: Objective<B, M, S::Batch>> ErasedObjective<B, M, S> for Erased<O> {
-    fn measure(&self, model: &M, batch: &S::Batch) -> Result<Measured<B>> {
-        self.0.measure(model, batch)
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Clip {
-    Norm(f64),
-    Value(f64),
 }
 
 impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
@@ -69,14 +47,11 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             model,
             optimizer,
             source,
-            objective: Box::new(Erased(objective)),
+            one: TrainStep::new(model, objective),
             epochs: 10,
             accumulate: 1,
             schedule: None,
             plateau: None,
-            clip: None,
-            amp: None,
-            scaler: None,
             ema: None,
             validation: None,
             early: None,
@@ -114,13 +89,13 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     /// Clips the 2-norm of all gradients together.
     #[must_use]
     pub fn clip_grad_norm(mut self, max_norm: f64) -> Self {
-        self.clip = Some(Clip::Norm(max_norm));
+        self.one = self.one.clip_grad_norm(max_norm);
         self
     }
     /// Clips each element of the gradients to -value..=value.
     #[must_use]
     pub fn clip_grad_value(mut self, value: f64) -> Self {
-        self.clip = Some(Clip::Value(value));
+        self.one = self.one.clip_grad_value(value);
         self
     }
     /// Automatic mixed precision: the objective runs in a scope of [`elinvar_tensor::autocast`] to
@@ -128,16 +103,23 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     /// are, f32; so do validations, which a scope in their closure makes fast, too.
     #[must_use]
     pub fn amp(mut self, half: DType) -> Self {
-        self.amp = Some(half);
-        if half == DType::F16 {
-            self.scaler.get_or_insert_default();
-        }
+        self.one = self.one.amp(half);
         self
     }
     /// The scaler of losses and gradients, instead of the default one.
     #[must_use]
     pub fn grad_scaler(mut self, scaler: GradScaler<B>) -> Self {
-        self.scaler = Some(scaler);
+        self.one = self.one.grad_scaler(scaler);
+        self
+    }
+    /// Captures steps, and replays them: see [`TrainStep::capture`]. The weights have the same
+    /// bits. Batches that are accumulated for a step are on the device together.
+    #[must_use]
+    pub fn capture(mut self) -> Self
+    where
+        S::Batch: TensorBatch<B>,
+    {
+        self.one = self.one.capture();
         self
     }
     /// Maintains a moving average of the weights.
@@ -203,7 +185,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         if self.accumulate == 0 {
             return Err(Error::argument("train: a step of 0 batches has no gradient; accumulate 1 at least"));
         }
-        self.amp.map_or(Ok(()), check).map_err(|e| e.at("train"))?;
+        self.one.half().map_or(Ok(()), check).map_err(|e| e.at("train"))?;
         let needs = [("early stopping", self.early.is_some()), ("a plateau", self.plateau.is_some())];
         if let Some((what, _)) = needs.iter().find(|n| n.1 && self.validation.is_none()) {
             return Err(Error::argument(format!("train: {what} needs a validation to look at")));
@@ -241,7 +223,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     fn restore(&mut self, from: &Checkpoint, run: &mut Run<B>, device: &B::Device) -> Result<bool> {
         let state = from.plateau().map(PlateauState::from_json).transpose()?;
         let scaling = from.scaler().map(ScalerState::from_json).transpose().map_err(|e| e.at("resume"))?;
-        if scaling.is_some() != self.scaler.is_some() {
+        if scaling.is_some() != self.one.scaler.is_some() {
             return Err(Error::argument(
                 "resume: the checkpoint's run and this one differ in scaling gradients, which f16 does",
             ));
@@ -250,7 +232,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         let ema = self.ema.as_deref_mut();
         let r: Restored<B> = from.restore(self.model, self.optimizer, ema, watches, device)?;
         self.early = from.early().cloned();
-        if let (Some(scaler), Some(state)) = (&mut self.scaler, scaling) {
+        if let (Some(scaler), Some(state)) = (self.one.scaler(), scaling) {
             scaler.load_state(state)?;
         }
         if let (Some(plateau), Some(state)) = (&mut self.plateau, state) {
@@ -276,56 +258,22 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         batches: usize,
     ) -> Result<bool> {
         let n = self.accumulate.min(batches - run.at.batch);
-        let mut gradients: Option<Gradients<B>> = None;
-        let mut measured = Vec::with_capacity(n);
-        for _ in 0..n {
-            let batch = epoch.next().ok_or_else(|| {
-                Error::argument(format!("train: the source announced {batches} batches and gave fewer"))
-            })??;
-            let (objective, model, scaler) = (&self.objective, self.model, &mut self.scaler);
-            let (told, g) = try_run(|| -> Result<_> {
-                let measure = || objective.measure(model, &batch);
-                let mut m = match self.amp {
-                    Some(half) => autocast(half, measure)?,
-                    None => measure()?,
-                };
-                let loss = if n == 1 { m.loss.clone() } else { &m.loss * (1.0 / n as f64) };
-                let g = match scaler {
-                    Some(scaler) => scaler.scale(&loss)?.backward(),
-                    None => loss.backward(),
-                };
-                m.loss = m.loss.detach();
-                Ok((m, g))
-            })??;
-            measured.push(told);
-            match &mut gradients {
-                None => gradients = Some(g),
-                Some(sum) => sum.accumulate(g)?,
-            }
-        }
-        let mut gradients = gradients.expect("a step has a batch at least");
-        if let Some(scaler) = &mut self.scaler {
-            scaler.unscale(self.model, &mut gradients)?;
-        }
-        match self.clip {
-            None => {}
-            Some(Clip::Norm(most)) => {
-                clip_grad_norm(self.model, &mut gradients, most)?;
-            }
-            Some(Clip::Value(most)) => clip_grad_value(self.model, &mut gradients, most)?,
-        }
         if let Some(schedule) = &self.schedule {
             self.optimizer.set_lr(schedule.lr(run.base_lr, run.at.step));
         } else {
             self.optimizer.set_lr(run.base_lr);
         }
-        match &mut self.scaler {
-            Some(scaler) => {
-                scaler.step(self.optimizer, self.model, &mut gradients)?;
-                scaler.update()?;
-            }
-            None => self.optimizer.step(self.model, &gradients)?,
-        }
+        let mut next = || {
+            epoch.next().ok_or_else(|| {
+                Error::argument(format!("train: the source announced {batches} batches and gave fewer"))
+            })?
+        };
+        let measured = if self.one.is_captured() {
+            let batches: Vec<S::Batch> = (0..n).map(|_| next()).collect::<Result<_>>()?;
+            self.one.run(self.optimizer, &batches)?
+        } else {
+            self.one.run_plain(self.optimizer, n, &mut |_, f| f(&next()?))?
+        };
         if let Some(ema) = &mut self.ema {
             ema.update(self.model)?;
         }
@@ -399,7 +347,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             sums: &run.sums,
             early: self.early.as_ref(),
             plateau: self.plateau.as_ref().map(|p| p.state().to_json()),
-            scaler: self.scaler.as_ref().map(GradScaler::state).transpose()?.map(|s| s.to_json()),
+            scaler: self.one.scaler.as_ref().map(GradScaler::state).transpose()?.map(|s| s.to_json()),
             ema: self.ema.as_deref(),
         };
         checkpoints.write(self.model, self.optimizer, &state)

@@ -28,4 +28,5 @@ mod text;
 mod tokenizer;
 mod torch;
 mod train;
+mod train_step;
 mod transform;

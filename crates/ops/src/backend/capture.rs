@@ -32,6 +32,13 @@ pub trait Capture: Memory {
     /// An identifier of this memory, unique as long as it is held by this buffer or by captured
     /// work.
     fn memory_id(d: &Self::Device, buffer: &Self::Buffer) -> Result<usize>;
+    /// Prepares memory that captured work changes in place, each time before it is captured or
+    /// replayed: deferred work that would read it later keeps a copy of the elements, and nothing
+    /// is known of their values any more. The elements may move to other memory.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, after which the buffer is as it was.
+    fn make_unique(d: &Self::Device, buffer: &mut Self::Buffer) -> Result<()>;
 }
 
 /// Writes [`Capture`] for a backend on which replaying saves nothing, or would pass by what it does
@@ -60,6 +67,9 @@ macro_rules! without_capture {
             }
             fn memory_id(_: &Self::Device, buffer: &Self::Buffer) -> $crate::t::Result<usize> {
                 Ok(std::ptr::from_ref(buffer).addr())
+            }
+            fn make_unique(_: &Self::Device, _: &mut Self::Buffer) -> $crate::t::Result<()> {
+                Ok(())
             }
         }
     };

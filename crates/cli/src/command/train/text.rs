@@ -92,6 +92,9 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     if let Some(half) = amp {
         trainer = trainer.amp(half);
     }
+    if args.run.capture {
+        trainer = trainer.capture();
+    }
     if let Some(checkpoint) = run_dir.checkpoint.take() {
         trainer = trainer.resume(checkpoint);
     }
