@@ -14,6 +14,7 @@ pub use bar::Bar;
 pub use output::Out;
 
 use clap::Parser;
+use elinvar::profile::TraceFile;
 use elinvar::{Error, Result, try_run};
 use output::complain;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,7 +40,13 @@ pub fn main<C: Parser>(run: impl FnOnce(C, &mut Out) -> Result<Verdict>) -> Exit
         complain(&program, &format!("a mistake in the program: {said}{place}"));
     }));
     let cli = C::parse();
-    match ended(|| run(cli, &mut Out::new())) {
+    let trace = TraceFile::from_environment();
+    let end = ended(|| run(cli, &mut Out::new()));
+    if let Some(Err(e)) = trace.map(TraceFile::finish) {
+        complain(&name, e.message());
+        return ExitCode::FAILURE;
+    }
+    match end {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::FAILURE,
         Err(Failure::Told) => ExitCode::FAILURE,

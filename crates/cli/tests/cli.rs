@@ -308,3 +308,42 @@ fn what_needs_the_feature_tokenizers_says_so() {
         assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "{args:?}");
     }
 }
+
+/// `ELINVAR_PROFILE` names the file of a trace, which is written at the end.
+#[test]
+fn a_trace_is_written_where_the_environment_asks_for_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |trace: &str| {
+        Command::new(env!("CARGO_BIN_EXE_elinvar"))
+            .args([
+                "train", "digits", "--quiet", "--model", "mlp", "--epochs", "1", "--batch", "512", "--out",
+                "out",
+            ])
+            .env("ELINVAR_PROFILE", trace)
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("the program starts")
+    };
+    let o = run("trace.json");
+    assert!(o.status.success(), "{}", stderr(&o));
+    let text = std::fs::read_to_string(dir.path().join("trace.json")).unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    for (category, name) in [
+        ("span", "training step"),
+        ("span", "batch"),
+        ("span", "backward"),
+        ("span", "optimiser step"),
+        ("op", "linear"),
+        ("gradient", "linear"),
+        ("work", "contract"),
+    ] {
+        assert!(events.iter().any(|e| e["cat"] == category && e["name"] == name), "{category} {name}");
+    }
+    // A file that cannot be written is an error, though the command's work is done.
+    let o = run("missing/trace.json");
+    assert_eq!(o.status.code(), Some(1), "{}", stderr(&o));
+    assert!(stderr(&o).contains("missing/trace.json"), "{}", stderr(&o));
+    assert!(dir.path().join("out").exists());
+}

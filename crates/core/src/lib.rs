@@ -11,6 +11,7 @@ pub mod memory;
 pub mod order;
 pub mod philox;
 pub mod precision;
+pub mod profile;
 pub mod rounding;
 pub mod scalar;
 pub mod settings;

@@ -24,6 +24,7 @@
 //! | models, text generation | [`nn::models`], [`nn::generate`] | `models.md` |
 //! | files | [`io`] | `io.md` |
 //! | raw memory and kernels, by address | `compute` (a feature) | `raw.md` |
+//! | profiles | [`profile()`], [`Profile`], [`profile::TraceFile`] | `profiling.md` |
 //! | devices, memory, recorded work | [`Device`], [`DeviceBuilder`], [`devices`], [`machine`], [`Graph`], [`Precision`] | `devices.md` |
 //!
 //! `Tensor` alone is `Tensor<Any>`: the backend is chosen at run time, by the device. A backend of
@@ -54,6 +55,9 @@ pub use elinvar_tensor::{
     backward, check_gradient, checkpoint, enable_grad, is_grad_enabled, no_grad, numerical_gradient, step,
     try_autocast, try_run,
 };
+
+pub mod profile;
+pub use profile::{Profile, profile};
 
 /// The types of arguments that are neither tensors nor numbers.
 pub mod options {
@@ -112,6 +116,8 @@ mod guide {
     mod io {}
     #[doc = include_str!("../../../docs/guide/devices.md")]
     mod devices {}
+    #[doc = include_str!("../../../docs/guide/profiling.md")]
+    mod profiling {}
     #[cfg(feature = "compute")]
     #[doc = include_str!("../../../docs/guide/raw.md")]
     mod raw {}

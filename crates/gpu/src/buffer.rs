@@ -189,7 +189,7 @@ impl<D: Driver> GpuBuffer<D> {
         let piece = d.unrecorded(|| -> Result<Piece<D>> {
             let piece = d.take(bytes.len())?;
             if !bytes.is_empty() {
-                d.driver()?.write(piece.place().slice(bytes.len() as u64), bytes)?;
+                d.write(piece.place().slice(bytes.len() as u64), bytes)?;
             }
             Ok(piece)
         })?;
@@ -203,7 +203,6 @@ impl<D: Driver> GpuBuffer<D> {
     pub(crate) fn download(&self, d: &GpuDevice<D>, len: usize) -> Result<HostData> {
         let node = &self.node;
         d.may_wait()?;
-        let driver = d.driver()?;
         // No more than is asked for.
         let part = || -> Result<Slice<'_, D>> {
             Ok(Slice { len: (len * node.dtype.size()) as u64, ..node.part()?.slice() })
@@ -215,19 +214,19 @@ impl<D: Driver> GpuBuffer<D> {
         match_storage!(HostData &mut all;
             float8 v: T => {
                 let mut codes = vec![0; len];
-                driver.read(part()?, &mut codes)?;
+                d.read(part()?, &mut codes)?;
                 v.iter_mut().zip(codes).for_each(|(v, code)| *v = T::from_bits(code));
             };
-            HostData::F32(v) => driver.read(part()?, v.as_mut_bytes())?,
-            HostData::F64(v) => driver.read(part()?, v.as_mut_bytes())?,
-            HostData::F16(v) => driver.read(part()?, v.as_mut_bytes())?,
-            HostData::BF16(v) => driver.read(part()?, v.as_mut_bytes())?,
-            HostData::I64(v) => driver.read(part()?, v.as_mut_bytes())?,
-            HostData::I32(v) => driver.read(part()?, v.as_mut_bytes())?,
-            HostData::U8(v) => driver.read(part()?, v)?,
+            HostData::F32(v) => d.read(part()?, v.as_mut_bytes())?,
+            HostData::F64(v) => d.read(part()?, v.as_mut_bytes())?,
+            HostData::F16(v) => d.read(part()?, v.as_mut_bytes())?,
+            HostData::BF16(v) => d.read(part()?, v.as_mut_bytes())?,
+            HostData::I64(v) => d.read(part()?, v.as_mut_bytes())?,
+            HostData::I32(v) => d.read(part()?, v.as_mut_bytes())?,
+            HostData::U8(v) => d.read(part()?, v)?,
             HostData::Bool(v) => {
                 let mut bytes = vec![0; len];
-                driver.read(part()?, &mut bytes)?;
+                d.read(part()?, &mut bytes)?;
                 v.iter_mut().zip(bytes).for_each(|(v, b)| *v = b != 0);
             }
         );

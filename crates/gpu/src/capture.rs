@@ -10,6 +10,8 @@
 use crate::allocator::{BlockOffset, CaptureArena, Piece, PieceRange};
 use crate::buffer::GpuBuffer;
 use crate::device::{GpuDevice, OpenDevice};
+use crate::timeline::Timed;
+use elinvar_core::profile::Kind;
 use elinvar_core::{Error, Result};
 use elinvar_driver::{Call, CallGraph, Driver, VendorGemm};
 use elinvar_kernel::interp::Launch;
@@ -194,7 +196,12 @@ impl<D: Driver> Graph<D> {
     /// `DeviceLost`, `OutOfMemory`.
     pub(crate) fn replay(&self) -> Result<()> {
         if let Some(kept) = &self.kept {
-            return kept.replay(&self.device.driver);
+            let what = || Timed {
+                kind: Kind::Kernel,
+                name: format!("graph of {} calls", self.calls.len()).into(),
+                bytes: 0,
+            };
+            return self.device.timed(what, &mut || kept.replay(&self.device.driver));
         }
         self.calls.iter().try_for_each(|c| self.device.submit(&c.call()))
     }

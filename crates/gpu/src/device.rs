@@ -4,6 +4,7 @@ use crate::allocator::{MemoryPool, Piece, PieceRange};
 use crate::buffer::GpuBuffer;
 use crate::capture::{self, CaptureId};
 use crate::machine::machine;
+use crate::timeline::Timeline;
 use crate::tune::{self, Tuner};
 use crate::{Gpu, probe_f64_mma};
 use elinvar_core::{DType, DeviceKind, Error, ErrorKind, MemoryStats, Precision, Result, Scalar, Settings};
@@ -18,6 +19,8 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+mod profiled;
 
 /// A device, by its number. Cheap to clone; all that name one device share it.
 pub struct GpuDevice<D: Driver> {
@@ -34,6 +37,7 @@ pub(crate) struct OpenDevice<D: Driver> {
     /// Kernels that were compiled.
     modules: Mutex<HashMap<Key, Arc<D::Module>>>,
     launches: AtomicU64,
+    timeline: Timeline<D>,
     tuner: Tuner,
     /// What it was opened with.
     settings: Settings,
@@ -87,7 +91,8 @@ impl<D: Driver> GpuDevice<D> {
                 opened
             }
             None => {
-                let opened = Arc::new(OpenDevice::new(D::open(number)?, all).map_err(|e| e.at(&name))?);
+                let opened =
+                    Arc::new(OpenDevice::new(D::open(number)?, all, &name).map_err(|e| e.at(&name))?);
                 open.push((TypeId::of::<D>(), number, opened.clone()));
                 opened
             }
@@ -111,7 +116,8 @@ impl<D: Driver> GpuDevice<D> {
     pub fn with_settings(driver: D, number: usize, settings: &Settings) -> Result<GpuDevice<D>> {
         let all = settings.clone().complete(kind::<D>())?;
         let precision = all.precision.unwrap_or_default();
-        let opened = OpenDevice::new(driver, all).map_err(|e| e.at(format!("{}:{number}", D::NAME)))?;
+        let name = format!("{}:{number}", D::NAME);
+        let opened = OpenDevice::new(driver, all, &name).map_err(|e| e.at(&name))?;
         Ok(GpuDevice { number, precision, opened: Ok(Arc::new(opened)) })
     }
     /// What the device was opened with: its settings, the environment's, and what they leave open.
@@ -286,7 +292,10 @@ impl<D: Driver> GpuDevice<D> {
     /// whatever numbers are there.
     pub(crate) fn multiply(&self, product: VendorGemm, operands: [PieceRange<'_, D>; 3]) -> Result<bool> {
         let o = self.opened()?;
-        let done = o.driver.multiply(&product, operands.map(|p| p.slice()))?;
+        let slices = operands.map(|p| p.slice());
+        let done = o.timed(|| o.told(&Call::Multiply { product, operands: slices }), &mut || {
+            o.driver.multiply(&product, slices)
+        })?;
         if done {
             capture::with(o, |r| r.multiply(product, operands));
         }
@@ -351,7 +360,7 @@ fn kind<D: Driver>() -> DeviceKind {
 impl<D: Driver> OpenDevice<D> {
     /// # Errors
     /// `InvalidArgument` if a pool is larger than the device, `OutOfMemory` if it cannot be had.
-    fn new(driver: D, mut settings: Settings) -> Result<OpenDevice<D>> {
+    fn new(driver: D, mut settings: Settings, name: &str) -> Result<OpenDevice<D>> {
         settings.check_pool(&driver.info().name, driver.info().memory)?;
         let pool = MemoryPool::new(&settings);
         if let Some(bytes) = settings.pool_initial {
@@ -368,25 +377,14 @@ impl<D: Driver> OpenDevice<D> {
             settings,
             modules: Mutex::default(),
             launches: AtomicU64::new(0),
+            timeline: Timeline::new(name),
             f64_fma_chain: OnceLock::new(),
             args: Mutex::default(),
         })
     }
     /// Gives a call to the queue.
-    pub(crate) fn submit(&self, call: &Call<'_, D>) -> Result<()> {
-        let submit = || match call {
-            Call::Launch { module, buffers, launch, args } => {
-                self.launches.fetch_add(1, Relaxed);
-                self.driver.launch(module, buffers, launch, *args)
-            }
-            Call::Multiply { product, operands } => {
-                if !self.driver.multiply(product, *operands)? {
-                    return Err(Error::unsupported(format!("{}: no library computes {product:?}", D::NAME)));
-                }
-                Ok(())
-            }
-            Call::Copy { from, to } => self.driver.copy(*from, *to),
-        };
+    pub(crate) fn submit(self: &Arc<Self>, call: &Call<'_, D>) -> Result<()> {
+        let submit = || self.timed(|| self.told(call), &mut || self.give(call));
         submit().or_else(|e| match e.kind() {
             // A launch needs a little memory of its own: what is kept for tensors, or still in use
             // by work before it, may be what is missing. Several launches that belong together
@@ -399,12 +397,29 @@ impl<D: Driver> OpenDevice<D> {
             _ => Err(e),
         })
     }
+    fn give(&self, call: &Call<'_, D>) -> Result<()> {
+        match call {
+            Call::Launch { module, buffers, launch, args } => {
+                self.launches.fetch_add(1, Relaxed);
+                self.driver.launch(module, buffers, launch, *args)
+            }
+            Call::Multiply { product, operands } => {
+                if !self.driver.multiply(product, *operands)? {
+                    return Err(Error::unsupported(format!("{}: no library computes {product:?}", D::NAME)));
+                }
+                Ok(())
+            }
+            Call::Copy { from, to } => self.driver.copy(*from, *to),
+        }
+    }
     fn module(&self, work: &Work<'_>) -> Result<Arc<D::Module>> {
         if let Some(module) = locked(&self.modules).get(&work.key) {
             return Ok(module.clone());
         }
         // Two threads may compile the same kernel; the first one stays.
-        let module = Arc::new(self.driver.compile(&work.kernel())?);
+        let kernel = work.kernel();
+        let module = Arc::new(self.driver.compile(&kernel)?);
+        self.timeline.name_module(&module, &kernel.name);
         Ok(locked(&self.modules).entry(work.key).or_insert(module).clone())
     }
 }

@@ -15,6 +15,7 @@ use crate::allocator::PieceRange;
 use crate::buffer::{GpuBuffer, Node};
 use crate::capture::CaptureId;
 use crate::device::GpuDevice;
+use elinvar_core::profile::{self, Call};
 use elinvar_core::{DType, Float8, Layout, Result, Shape};
 use elinvar_driver::Driver;
 use elinvar_gpu_kernels::elementwise::map;
@@ -40,6 +41,8 @@ pub(crate) struct DeferredMap<D: Driver> {
     outside: KernelInputs,
     /// The recorded work that it is part of.
     recording: Option<CaptureId>,
+    /// The call that asked for it, if a profile is recorded.
+    call: Call,
 }
 
 type KernelInputs = SmallVec<[(usize, Layout); 4]>;
@@ -160,8 +163,16 @@ pub(crate) fn defer<D: Driver>(
         join(&mut outside, &[(Arc::as_ptr(node).addr(), v.layout.clone())]);
     }
     let operands = x.iter().map(|v| (v.buffer.node.clone(), v.layout.clone())).collect();
-    let plan =
-        DeferredMap { device: d.clone(), formula, operands, dtype, maps, outside, recording: d.recording() };
+    let plan = DeferredMap {
+        device: d.clone(),
+        formula,
+        operands,
+        dtype,
+        maps,
+        outside,
+        recording: d.recording(),
+        call: profile::current(),
+    };
     Ok(GpuBuffer::defer(to, len, plan))
 }
 
@@ -244,6 +255,7 @@ impl<D: Driver> FusionBuilder<D> {
 /// `OutOfMemory`, `DeviceLost`, `Unsupported`; then everything is as it was.
 #[inline(never)]
 pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<DeferredMap<D>>) -> Result<()> {
+    let _running = profile::deferred(&plan.device, plan.call);
     let mut steps = FusionBuilder {
         broadcasts: fusion_plan::recomputes_broadcasts(&plan.device.machine()?),
         plans: Vec::new(),

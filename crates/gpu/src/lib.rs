@@ -12,7 +12,7 @@
 //! * `gemm_fast`: GEMM on tensor cores. `cublaslt`: GEMM by the vendor's library. `probe_f64_mma`:
 //!   is DMMA exact here?
 //! * `tune`: autotuning of GEMM and convolution. `update`: optimiser steps, all parameters in few
-//!   launches. `range`: ranges of indices.
+//!   launches. `range`: ranges of indices. `timeline`: the device's part in a profile.
 //!
 //! Work is given to the device's queue; only reads synchronise with the device: downloads, counts
 //! of elements, and checks of indices whose range is not known ([`buffer`](GpuBuffer) keeps what is
@@ -35,6 +35,7 @@ mod gemm_fast;
 mod machine;
 mod probe_f64_mma;
 mod range;
+mod timeline;
 mod tune;
 mod update;
 

@@ -6,6 +6,7 @@ use crate::backend::Backend;
 use crate::op::{Context, Op, Outputs};
 use crate::trace::trace;
 use crate::value::{Value, broadcast, cast, gradient_to};
+use elinvar_core::profile::{self, Guard};
 use elinvar_core::{DType, Error, Result, Shape};
 pub use elinvar_lane::formula::{Hints, IntMap, Map, Out, Saves, VjpG, VjpX, VjpXY, VjpY, dual};
 pub use elinvar_simd::compiled::{
@@ -71,6 +72,7 @@ fn map_object<V: Value>(f: &dyn MapObject, x: &[&V], arrays: &[&Array<V::B>]) ->
     }
     // Without a record the formula need not be kept.
     if f.out() == Out::Bool || !V::records(x) {
+        let _call = called::<V>(|| f.name());
         return Ok(V::from_array(array::map_object(f, arrays)?));
     }
     V::apply(Pointwise(f.boxed()), x)
@@ -88,7 +90,15 @@ fn promoted<V: Value>(f: &dyn MapObject, x: &[&V]) -> Result<V> {
 
 /// As [`map_int`].
 fn map_int_object<V: Value>(f: &dyn IntMapObject, arrays: &[&Array<V::B>]) -> Result<V> {
+    let _call = called::<V>(|| f.name());
     Ok(V::from_array(array::map_int_object(f, arrays)?))
+}
+
+/// For profiles: the call of an op that need not be kept. Arrays are what other ops compute with,
+/// and such work is theirs.
+#[inline(always)]
+fn called<V: Value>(name: impl FnOnce() -> &'static str) -> Option<Guard> {
+    const { V::TRACKS }.then(|| profile::op(name))
 }
 
 /// A map as an op on the tape.

@@ -2,7 +2,7 @@
 
 use crate::autocast::{autocast_dtype, isolated};
 use crate::{Tensor, try_run};
-use elinvar_core::{DType, Error, ErrorKind, Precision, Result, Shape};
+use elinvar_core::{DType, Error, ErrorKind, Precision, Result, Shape, profile};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::recording::{Watch, observe};
@@ -89,6 +89,7 @@ impl<B: Backend> Graph<B> {
     /// `InvalidArgument`, `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if the inputs do not
     /// match those of the recording; those of [`Graph::record`], if it is recorded again.
     pub fn run(&self, inputs: &[&Tensor<B>]) -> Result<Vec<Tensor<B>>> {
+        let _span = profile::span("graph");
         self.check(inputs)?;
         // The value is consistent even if the lock is poisoned. The lock is held until all work is
         // submitted to the device, which fixes its order.

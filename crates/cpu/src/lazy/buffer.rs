@@ -7,6 +7,7 @@ use super::plan::NODE_MIN_ELEMENTS;
 use crate::CpuDevice;
 use crate::gemm::{MatrixPlace, PrepackedB, UseCounter};
 use crate::runtime::memory::{self, PooledData};
+use elinvar_core::profile::{self, Call};
 use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -191,6 +192,8 @@ struct DeferredData {
     data: OnceLock<PooledData>,
     /// How they are computed; None when they are there.
     work: Mutex<Option<DeferredWork>>,
+    /// The call that asked for them, if a profile is recorded.
+    call: Call,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -213,6 +216,7 @@ impl DeferredData {
     #[cold]
     fn compute(&self) -> Result<()> {
         let work = lock(&self.work).clone();
+        let _running = profile::deferred(&"cpu", self.call);
         match work {
             Some(DeferredWork::Maps(plan)) => self.set(plan.compute()?),
             Some(DeferredWork::Picks(picked)) => self.set(picked.compute()?),
@@ -239,6 +243,7 @@ impl Node {
             len,
             data: OnceLock::new(),
             work: Mutex::new(Some(work)),
+            call: profile::current(),
         })))
     }
     /// How many numbers.

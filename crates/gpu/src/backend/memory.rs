@@ -37,7 +37,7 @@ impl<D: Driver> Memory for Gpu<D> {
             &copied
         };
         let y = GpuBuffer::uninit(d, x.dtype, x.shape().numel())?;
-        let there = d.driver()?.receive(from.driver()?, whole.part()?.slice(), y.part()?.slice())?;
+        let there = d.receive(from, whole.part()?.slice(), y.part()?.slice())?;
         Ok(there.then(|| y.within(x.buffer.node.range)))
     }
     fn finish(d: &Self::Device, buffer: &Self::Buffer) -> Result<()> {

@@ -10,6 +10,7 @@ mod max_pool_backward;
 mod memory;
 mod out_of_memory;
 mod pool;
+mod profile;
 mod queue;
 mod subnormals;
 mod train_step;

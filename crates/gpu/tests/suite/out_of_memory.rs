@@ -15,6 +15,7 @@ pub struct Short {
     inner: Interp,
     info: Info,
     pub left: Arc<AtomicU64>,
+    has_clock: bool,
 }
 
 /// Memory that is counted.
@@ -34,7 +35,11 @@ impl Drop for Counted {
 impl Short {
     pub fn new(bytes: u64) -> Short {
         let inner = Interp::open(0).unwrap();
-        Short { info: inner.info().clone(), inner, left: Arc::new(AtomicU64::new(bytes)) }
+        Short { info: inner.info().clone(), inner, left: Arc::new(AtomicU64::new(bytes)), has_clock: true }
+    }
+    /// One that has no clock.
+    pub fn without_clock() -> Short {
+        Short { has_clock: false, ..Short::new(1 << 30) }
     }
     /// One that says of itself that it is a graphics card.
     pub fn card() -> Short {
@@ -95,6 +100,9 @@ impl Driver for Short {
         self.inner.wait()
     }
     fn mark(&self) -> Result<Self::Timestamp> {
+        if !self.has_clock {
+            return Err(Error::unsupported("short: it has no clock"));
+        }
         self.inner.mark()
     }
     fn between(&self, from: &Self::Timestamp, to: &Self::Timestamp) -> Result<Duration> {

@@ -9,7 +9,7 @@ use super::plan::SCALE;
 use super::table::{StepScalars, StepTable};
 use super::{Group, Named, Optimizer, OptimizerState, Rule, sorted};
 use crate::Param;
-use elinvar_core::{Error, HostTensor, Result, Shape};
+use elinvar_core::{Error, HostTensor, Result, Shape, profile};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Gradients, Tensor};
 use serde_json::Value;
@@ -22,6 +22,7 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
         gradients: &Gradients<B>,
         skip: Option<&Tensor<B>>,
     ) -> Result<usize> {
+        let _span = profile::span("optimiser step");
         self.make_sure().map_err(|e| e.at(R::NAME))?;
         let skip = skip.map(|skip| one_bool(skip)).transpose().map_err(|e| e.at(R::NAME))?;
         let plans = self.members(parameters)?;

@@ -10,7 +10,7 @@ use crate::Module;
 use crate::ema::Ema;
 use crate::optim::schedule::{PlateauState, ReduceLrOnPlateau, Schedule};
 use crate::optim::{GradScaler, Optimizer, ScalerState};
-use elinvar_core::{DType, Error, Result};
+use elinvar_core::{DType, Error, Result, profile};
 use elinvar_ops::Backend;
 use elinvar_ops::autocast::check;
 use elinvar_tensor::try_run;
@@ -257,6 +257,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         steps: u64,
         batches: usize,
     ) -> Result<bool> {
+        let _span = profile::span("training step");
         let n = self.accumulate.min(batches - run.at.batch);
         if let Some(schedule) = &self.schedule {
             self.optimizer.set_lr(schedule.lr(run.base_lr, run.at.step));
@@ -264,6 +265,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             self.optimizer.set_lr(run.base_lr);
         }
         let mut next = || {
+            let _span = profile::span("batch");
             epoch.next().ok_or_else(|| {
                 Error::argument(format!("train: the source announced {batches} batches and gave fewer"))
             })?

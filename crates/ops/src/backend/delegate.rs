@@ -7,12 +7,15 @@
 //! take back its results. Both come from the tables beside the traits, so that a new kind of work
 //! is a row there, and no line in any backend that delegates.
 
-use super::{Backend, Fused, FusedResults, Memory, Placed, UpdateItem, View};
-use crate::casting::Casting;
+use super::profiled::{attention_flops, bytes_of, bytes_of_results, multiply_adds, running};
+use super::{Backend, Memory, Placed, View};
 use crate::map::Out;
-use crate::update::UpdateObject;
-use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
+use elinvar_core::profile::{Cost, Kind as Event};
+use elinvar_core::{DType, Result};
 use smallvec::SmallVec;
+
+mod by_hand;
+pub use by_hand::*;
 
 /// How a backend hands work on to backend `B`.
 pub trait Delegate<B: Backend>: Memory {
@@ -163,6 +166,7 @@ macro_rules! function {
             inner: &B::Device
             $(, $arg: argument!($form))*
         ) -> $type {
+            let _running = waiting!($name B inner);
             B::$name(inner $(, given!($form $arg))*)
         }
     };
@@ -180,7 +184,12 @@ macro_rules! function {
             inner: &B::Device
             $(, $arg: argument!($form))*
         ) -> returned!(type $how $sizes) {
+            let running = running::<B>(inner, Event::Work, stringify!($name), || Cost {
+                bytes: bytes_of_results(&$sizes) $(+ read!($form $arg))*,
+                flops: flops!($name $($arg)*),
+            });
             let y = B::$name::<$($g)?>(inner $(, given!($form $arg))*);
+            drop(running);
             returned!(d $kind y $how $sizes)
         }
     };
@@ -188,155 +197,6 @@ macro_rules! function {
 
 crate::memory_table! { [functions] }
 crate::compute_table! { [functions] }
-
-// What no row can say.
-
-/// Hands `upload` on.
-///
-/// # Errors
-/// Those of the other backend.
-pub fn upload<S: Delegate<B>, B: Backend>(
-    d: &S::Device,
-    inner: &B::Device,
-    data: HostData,
-) -> Result<S::Buffer> {
-    let size = (data.dtype(), data.len());
-    let [y] = S::results(d, Kind::Upload, [B::upload(inner, data)?], || [size])?;
-    Ok(y)
-}
-
-/// Hands `download` on.
-///
-/// # Errors
-/// Those of the other backend.
-pub fn download<S: Delegate<B>, B: Backend>(
-    _: &S::Device,
-    inner: &B::Device,
-    x: View<'_, S>,
-) -> Result<HostData> {
-    B::download(inner, view(&x))
-}
-
-/// Hands `cast` on, as a copy.
-///
-/// # Errors
-/// Those of the other backend.
-pub fn cast<S: Delegate<B>, B: Backend, C: Casting>(
-    d: &S::Device,
-    inner: &B::Device,
-    x: View<'_, S>,
-    to: DType,
-) -> Result<S::Buffer> {
-    let y = B::cast::<C>(inner, view(&x), to)?;
-    let [y] = S::results(d, Kind::Copy, [y], || [(to, x.shape().numel())])?;
-    Ok(y)
-}
-
-/// Hands `assemble` on.
-///
-/// # Errors
-/// Those of the other backend.
-pub fn assemble<S: Delegate<B>, B: Backend>(
-    d: &S::Device,
-    inner: &B::Device,
-    fill: Scalar,
-    dtype: DType,
-    shape: &Shape,
-    parts: &[(View<'_, S>, Layout)],
-) -> Result<S::Buffer> {
-    let parts: Vec<(View<'_, B>, Layout)> = parts.iter().map(|(x, to)| (view(x), to.clone())).collect();
-    let y = B::assemble(inner, fill, dtype, shape, &parts)?;
-    let [y] = S::results(d, Kind::Assemble, [y], || [(dtype, shape.numel())])?;
-    Ok(y)
-}
-
-/// Hands `write` on. There are no new results, as of `update`.
-///
-/// # Errors
-/// Those of the other backend.
-pub fn write<S: Delegate<B>, B: Backend>(
-    _: &S::Device,
-    inner: &B::Device,
-    to: &mut S::Buffer,
-    at: &Layout,
-    x: View<'_, S>,
-) -> Result<()> {
-    B::write(inner, S::inner_mut(to), at, view(&x))
-}
-
-/// Hands `update` on. There are no new results: a backend that looks at what changed writes the
-/// method itself.
-///
-/// # Errors
-/// Those of the other backend.
-pub fn update<S: Delegate<B>, B: Backend>(
-    _: &S::Device,
-    inner: &B::Device,
-    u: &dyn UpdateObject,
-    items: Vec<UpdateItem<'_, S>>,
-) -> Result<()> {
-    B::update(inner, u, items.into_iter().map(|item| item.of(S::inner_mut, |x| view(&x))).collect())
-}
-
-/// Hands `fused` on. Its results are of many kinds: a backend that looks at them writes the method
-/// itself, or leaves it out (`None`).
-///
-/// # Errors
-/// Those of the other backend.
-pub fn fused<S: Delegate<B>, B: Backend>(
-    d: &S::Device,
-    inner: &B::Device,
-    f: &Fused<'_>,
-    x: &[View<'_, S>],
-) -> Result<Option<FusedResults<S>>> {
-    let Some(all) = B::fused(inner, f, &Views::of(x))? else { return Ok(None) };
-    let one = |Placed { buffer, layout }| {
-        let [buffer] = S::results(d, Kind::Rows, [buffer], || {
-            unreachable!("a backend that asks for sizes writes `fused` itself")
-        })?;
-        Ok(Placed { buffer, layout })
-    };
-    all.into_iter().map(one).collect::<Result<_>>().map(Some)
-}
-
-/// Hands `pool` on.
-///
-/// # Errors
-/// Those of the other backend.
-pub fn pool<S: Delegate<B>, B: Backend>(
-    d: &S::Device,
-    inner: &B::Device,
-    p: &super::Pool,
-    x: View<'_, S>,
-) -> Result<(S::Buffer, Option<S::Buffer>)> {
-    let planes = area(&x.shape()[..x.shape().rank() - p.axes.len()]);
-    let len = planes * p.axes.iter().map(|a| a.start.len()).product::<usize>();
-    Ok(match B::pool(inner, p, view(&x))? {
-        (y, None) => {
-            let [y] = S::results(d, Kind::Pool, [y], || [(x.dtype, len)])?;
-            (y, None)
-        }
-        (y, Some(places)) => {
-            let sizes = || [(x.dtype, len), (DType::I64, len)];
-            let [y, places] = S::results(d, Kind::Pool, [y, places], sizes)?;
-            (y, Some(places))
-        }
-    })
-}
-
-/// Hands `nonzero` on.
-///
-/// # Errors
-/// Those of the other backend.
-pub fn nonzero<S: Delegate<B>, B: Backend>(
-    d: &S::Device,
-    inner: &B::Device,
-    x: View<'_, S>,
-) -> Result<(S::Buffer, usize)> {
-    let (y, count) = B::nonzero(inner, view(&x))?;
-    let [y] = S::results(d, Kind::Nonzero, [y], || [(DType::I64, count)])?;
-    Ok((y, count))
-}
 
 /// The enum of all rows of the tables that have values.
 macro_rules! kinds {

@@ -17,6 +17,10 @@
 //! * Storage floats are loaded exactly to f32, computed there, and rounded once at the store.
 //! * The result's bits are those of `reference`, see `docs/reference/numerics.md`.
 
+// Before all that use its macros.
+#[macro_use]
+mod profiled;
+
 mod capture;
 mod compute;
 pub mod delegate;

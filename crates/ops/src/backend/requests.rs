@@ -113,6 +113,17 @@ pub enum Fused<'a> {
     },
 }
 
+impl Fused<'_> {
+    /// One word for it, as profiles name it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Fused::RowsAndColumns { .. } => "rows_and_columns",
+            Fused::Lattice { .. } => "lattice",
+            Fused::LatticeGrad { .. } => "lattice_grad",
+        }
+    }
+}
+
 /// Which element an [`Compute::arg_fold`](super::Compute::arg_fold) looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ArgFold {

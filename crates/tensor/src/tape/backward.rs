@@ -6,7 +6,7 @@ use crate::tape::derivative::recorded;
 use crate::tape::gradients::Gradients;
 use crate::tape::mode;
 use crate::tape::node::{Flow, Live, Node, State};
-use elinvar_core::{Error, Result, Scalar};
+use elinvar_core::{Error, Result, Scalar, profile};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue;
@@ -63,6 +63,7 @@ pub fn backward<B: Backend>(
     outputs: &[(&Tensor<B>, Option<&Tensor<B>>)],
     options: Backward,
 ) -> Result<Gradients<B>> {
+    let _span = profile::span("backward");
     let mut found = Gradients::new();
     // Gradients run in the types of what was recorded, whatever scope there is now.
     autocast_off(|| {
@@ -243,7 +244,10 @@ pub(crate) fn walk<B: Backend, G: Gradient<B>>(
                     ));
                 }
             };
-            let (inputs, others) = G::backward(live, &node, g)?;
+            let (inputs, others) = {
+                let _call = profile::gradient(|| live.name());
+                G::backward(live, &node, g)?
+            };
             for (g, node) in inputs.into_iter().zip(live.inputs.iter()) {
                 if let (Some(g), Some(node)) = (g, node) {
                     arrive(&mut waiting, Pending { node: node.clone(), output: 0, g, is_zero: false })?;
@@ -280,7 +284,10 @@ fn arrive<B: Backend, G: Gradient<B>>(
     }
     let slot = &mut w.g[p.output];
     *slot = Some(match slot.take() {
-        Some(so_far) => catalogue::add(&so_far, &p.g)?,
+        Some(so_far) => {
+            let _call = profile::gradient(|| "accumulate");
+            catalogue::add(&so_far, &p.g)?
+        }
         None => p.g,
     });
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::Tensor;
 use crate::tape::backward::Pending;
-use elinvar_core::{DType, Layout, Result};
+use elinvar_core::{DType, Layout, Result, profile};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::map::Pointwise;
@@ -129,6 +129,13 @@ pub(crate) trait Recorded<B: Backend>: Send + Sync {
 }
 
 impl<B: Backend> Live<B> {
+    /// The op's name.
+    pub(crate) fn name(&self) -> &'static str {
+        match &self.op {
+            LiveOp::Pointwise(op) => op.name(),
+            LiveOp::Other(op) => op.name(),
+        }
+    }
     /// A run of an op that saves its tensors itself.
     pub(crate) fn new(inputs: Edges<B>, op: Box<dyn Recorded<B>>) -> Self {
         Live { inputs, kept: None, op: LiveOp::Other(op) }
@@ -214,10 +221,7 @@ impl<B: Backend> Node<B> {
     pub(crate) fn op_name(&self) -> &'static str {
         match &*read(&self.state) {
             State::Leaf => "variable",
-            State::Live(l) => match &l.op {
-                LiveOp::Pointwise(op) => op.name(),
-                LiveOp::Other(op) => op.name(),
-            },
+            State::Live(live) => live.name(),
             State::Result(run, _) => run.op_name(),
             State::Freed => "freed",
         }
@@ -407,6 +411,7 @@ impl<O: Op, B: Backend> Recorded<B> for Run<O> {
 
 /// As [`run`], for an op with one result, as most have.
 pub(crate) fn run_one<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<Tensor<B>> {
+    let _call = profile::op(|| op.name());
     let (few, many);
     let arrays: &[&Array<B>] = match x {
         // A fixed-size list on the stack, without a check of its length.
@@ -429,6 +434,7 @@ pub(crate) fn run_one<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<Tens
 
 /// Runs an op on tensors and records it if the thread records and an operand depends on a variable.
 pub(crate) fn run<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<SmallVec<[Tensor<B>; 1]>> {
+    let _call = profile::op(|| op.name());
     let arrays = arrays(x);
     let outputs = op.forward(&arrays)?;
     if !records(x) {

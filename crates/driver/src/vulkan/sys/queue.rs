@@ -359,8 +359,8 @@ impl Queue {
         }
     }
 
-    /// Records that the time is written to a pool when all before is done, and submits; gives the
-    /// number of the submission.
+    /// Records that the time is written to a pool when all before is done; gives the number of the
+    /// submission that it will be in.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
@@ -377,7 +377,14 @@ impl Queue {
             let stage = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
             shared.device.cmd_write_timestamp(command, stage, pool, 0);
         }
-        self.submit(shared)
+        Ok(self.last + 1)
+    }
+    /// Submits what was recorded, if a submission of this number is still to come.
+    ///
+    /// # Errors
+    /// `DeviceLost`, `OutOfMemory`.
+    pub fn submit_to(&mut self, shared: &Shared, number: u64) -> Result<()> {
+        if self.last < number { self.submit(shared).map(drop) } else { Ok(()) }
     }
 
     /// Submits what was recorded; gives the number of the last submission.

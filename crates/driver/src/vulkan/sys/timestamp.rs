@@ -18,7 +18,8 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// A mark behind everything that was given to the queue until now, which is submitted.
+    /// A mark behind everything that was given to the queue until now. It is submitted with what
+    /// follows, or when it is read.
     ///
     /// # Errors
     /// `Unsupported` if the queue has no clock; `DeviceLost`, `OutOfMemory`.
@@ -38,6 +39,7 @@ impl Timestamp {
 
     /// What the clock showed.
     fn ticks(&self) -> Result<u64> {
+        self.shared.queue().submit_to(&self.shared, self.number)?;
         self.shared.wait_for(self.number)?;
         let mut ticks = [0u64];
         let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
