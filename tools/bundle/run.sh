@@ -75,6 +75,10 @@ for model in mlp cnn transformer; do
 done
 # Calls of every kind, drawn by chance; of the cases, those of one op.
 step random 40 ./elinvar-lab conformance --device "$device" --op matmul --random 12
+# Launches and bytes of training steps, ratios that must hold, and what the time of these steps goes into.
+step count 20 ./elinvar-lab bench --count
+step gates 60 ./elinvar-lab gates --seconds "${BENCH_SECONDS:-0.2}"
+step profile 30 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" --profile training
 step bench 170 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}"
 # NVIDIA's library of products may have come with a torch; products of any order are tried against it below.
 if [ -z "${ELINVAR_CUBLASLT_LIBRARY:-}" ]; then

@@ -5,6 +5,9 @@
 //! gives a [`Line`] of JSON. `elinvar-lab bench` prints those lines, and `cargo xtask results`
 //! makes a page of them.
 //!
+//! [`gates()`] are ratios that every version must keep, [`count()`] is what a step of training asks
+//! of a GPU, and [`Row::profiled`] says what a row's time goes into.
+//!
 //! The names of groups, workloads, shapes and dtypes are the key that joins our lines with those of
 //! other libraries: a renamed row has no peer there.
 //!
@@ -12,20 +15,27 @@
 //! backend is chosen at run time; single ops of every kind are called by name, from a list that is
 //! data. Rows that measure only call overhead run with the backend chosen at compile time, too.
 
+mod count;
 mod data;
+mod gates;
 mod harness;
 mod line;
 mod memory;
 mod models;
+mod profiled;
 mod row;
 mod rows;
 
+pub use count::{Count, Counts, count};
 pub use data::Data;
+pub use gates::{Bound, Gate, Gates, Outcome, gates};
 pub use harness::{Stats, done, measure};
 pub use line::{Figure, Line};
 pub use memory::{START, memory_of};
+pub use profiled::{Price, limits};
 pub use row::{GRAPH, Group, OURS, Row, STATIC, Term, Variant};
 pub use rows::rows;
+pub use rows::training::Model;
 
 use elinvar::{CpuDevice, Device, Result};
 

@@ -191,6 +191,16 @@ impl Row {
     where
         F: FnMut() -> Result<()> + 'static,
     {
+        Row::new_task(group, workload, shape, dtype, move |data| Ok(Box::new(make(data)) as Task))
+    }
+    /// The same of work that may be impossible to set up.
+    pub(crate) fn new_task(
+        group: Group,
+        workload: impl Into<String>,
+        shape: impl Into<String>,
+        dtype: DType,
+        make: impl Fn(&mut Data<Device>) -> Result<Task> + 'static,
+    ) -> Row {
         Row {
             group,
             workload: workload.into(),
@@ -199,7 +209,7 @@ impl Row {
             flops: 0.0,
             bytes: 0.0,
             recorded: false,
-            make: Box::new(move |data| Ok(Box::new(try_run(|| make(data))?) as Task)),
+            make: Box::new(move |data| try_run(|| make(data))?),
             make_static: None,
             make_graph: None,
         }
@@ -284,7 +294,7 @@ impl Row {
         let mut task = self.task(Variant::Ours, device)?;
         self.run(|| (0..times).try_for_each(|_| task()))
     }
-    fn task(&self, variant: Variant, device: &Device) -> Result<Task> {
+    pub(crate) fn task(&self, variant: Variant, device: &Device) -> Result<Task> {
         let made = match (variant, device) {
             (Variant::Ours, _) => Some((self.make)(&mut Data::new(device.clone()))),
             (Variant::Static, Device::Cpu(cpu)) => {
@@ -298,7 +308,7 @@ impl Row {
             Err(elinvar::Error::unsupported(format!("bench: {name} has no variant {variant} on {device}")))
         })
     }
-    fn run<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn run<T>(&self, run: impl FnOnce() -> Result<T>) -> Result<T> {
         try_run(|| if self.recorded { run() } else { no_grad(run) })?
     }
 }

@@ -19,6 +19,7 @@ pub struct Cli {
 pub enum Command {
     Conformance(Conformance),
     Bench(Bench),
+    Gates(Gates),
     Ulp(Ulp),
     /// List the devices of this machine, and whether each computes exactly
     Devices,
@@ -100,9 +101,30 @@ pub struct Bench {
     /// List the rows instead
     #[arg(long)]
     pub list: bool,
+    /// Instead of its line, print of each row the table of its profile, against this device's
+    /// measured limits, and what profiling it costs
+    #[arg(long, conflicts_with_all = ["all", "list"])]
+    pub profile: bool,
+    /// Count what steps of training ask of a GPU, on a device that computes nothing, instead:
+    /// kernels, launches, bytes moved
+    #[arg(long, conflicts_with_all = ["all", "list", "profile", "only"])]
+    pub count: bool,
     /// Print how many MiB this process holds at most that runs a few steps of a workload
     #[arg(long, hide = true)]
     pub memory_of: Option<String>,
+}
+
+/// Check ratios that every version must keep, in one run
+///
+/// Vector kernels over plain loops, GPUs over the processor, captured steps over plain ones, a
+/// profile's cost. What this machine cannot judge is listed with the reason. The exit status is 1
+/// if a gate fails.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Gates {
+    /// Seconds of measuring for each gate, after its warm-up
+    #[arg(long, default_value_t = 0.5, value_parser = positive, allow_negative_numbers = true)]
+    pub seconds: f64,
 }
 
 /// The word for every elementary function.

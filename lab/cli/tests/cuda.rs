@@ -77,3 +77,22 @@ fn best_is_a_card_that_works() {
     let (status, _, errors) = run(&best, &[card, refuse]);
     assert!(status != Some(0) && errors.contains("CUDA_ERROR_INVALID_PTX"), "{errors}");
 }
+
+/// A trace has the device's kernels on its queue, each with the op that it is for.
+#[test]
+fn a_trace_has_the_kernels() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.json");
+    let (status, said, errors) = run(&SOME, &[("ELINVAR_PROFILE", path.to_str().expect("UTF-8"))]);
+    assert_eq!(status, Some(0), "{said}{errors}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let queue = events.iter().find(|e| e["name"] == "process_name" && e["args"]["name"] == "cuda:0");
+    let queue = queue.unwrap_or_else(|| panic!("{text}"))["pid"].clone();
+    let kernels = events.iter().filter(|e| e["cat"] == "kernel");
+    assert!(kernels.clone().all(|e| e["pid"] == queue));
+    assert!(kernels.clone().any(|e| e["args"]["op"] == "exp"), "{text}");
+    assert!(events.iter().any(|e| e["cat"] == "copy" && e["pid"] == queue));
+    assert!(events.iter().any(|e| e["ph"] == "C" && e["name"] == "memory of cuda:0"));
+}

@@ -23,8 +23,11 @@ fn stderr(o: &Output) -> &str {
 #[test]
 fn wrong_command_lines_are_told_with_status_2() {
     let dir = tempfile::tempdir().unwrap();
-    let rows: [(&[&str], &str); 6] = [
+    let rows: [(&[&str], &str); 9] = [
         (&[], "Usage: elinvar-lab <COMMAND>"),
+        (&["bench", "--count", "gemm"], "cannot be used with"),
+        (&["bench", "--count", "--profile"], "cannot be used with"),
+        (&["gates", "--seconds", "0"], "it must be a positive number"),
         (&["train"], "unrecognized subcommand 'train'"),
         (&["conformance", "--part", "3/2"], "a part is K/N, with K from 1 to N"),
         (&["ulp", "foo"], "invalid value 'foo'"),
@@ -149,4 +152,23 @@ fn bench_is_told_its_rows_by_the_environment() {
             .unwrap();
         assert_eq!(stdout(&o).lines().count(), want, "{only} {args:?}: {}", stderr(&o));
     }
+}
+
+/// Counts, and the profile of a row, are tables.
+#[test]
+fn bench_prints_counts_and_profiles() {
+    let dir = tempfile::tempdir().unwrap();
+    let o = lab(&["bench", "--count"], dir.path());
+    assert!(o.status.success(), "{}", stderr(&o));
+    let lines: Vec<Vec<&str>> = stdout(&o).lines().map(|l| l.split_whitespace().collect()).collect();
+    assert_eq!(lines.iter().map(|l| l[0]).collect::<Vec<_>>(), ["step", "mlp", "cnn", "gpt", "bert"]);
+    let o = lab(&["bench", "--profile", "gemm_nn|64x", "--seconds", "0.01"], dir.path());
+    assert!(o.status.success(), "{}", stderr(&o));
+    let said = stdout(&o);
+    assert!(
+        said.lines().next().is_some_and(|l| l.starts_with("cpu: ") && l.contains(" GB/s by a copy")),
+        "{said}"
+    );
+    assert!(said.contains("a. GEMM|gemm_nn|64x64x64|f32: ") && said.contains(" with a profile ("), "{said}");
+    assert!(said.lines().any(|l| l.starts_with("matmul ") && l.ends_with('%')), "{said}");
 }

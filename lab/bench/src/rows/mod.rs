@@ -9,7 +9,7 @@ mod large;
 mod ops;
 mod overhead;
 mod reductions;
-mod training;
+pub(crate) mod training;
 
 use crate::harness::done;
 use crate::row::{Row, Task};

@@ -1,68 +1,134 @@
 //! Whole steps of training: forward, cross entropy, backward, Adam. The batch is on the device.
 
+use super::boxed;
+use crate::data::Data;
 use crate::harness::done;
 use crate::models::{Cnn, Gpt, GptSizes};
-use crate::row::{Group, Row};
+use crate::row::{Group, Row, Task};
 use elinvar::nn::loss::cross_entropy;
-use elinvar::nn::models::Mlp;
+use elinvar::nn::models::{Bert, BertConfig, Mlp};
 use elinvar::nn::optim::{Adam, Optimizer};
 use elinvar::nn::{Layer, Module};
-use elinvar::{Any, DType, Result, Tensor};
+use elinvar::ops::Backend;
+use elinvar::{DType, DeviceOf, Result, Tensor};
 
 /// Small enough that training on random labels, repeated over and over, does not diverge.
 const LR: f64 = 1e-4;
 
-/// A step of a network; `loss` is that of the batch.
-fn step<M: Module<Any> + 'static>(net: M, loss: impl Fn(&M) -> Result<Tensor>) -> impl FnMut() -> Result<()> {
-    let mut adam = Adam::new(LR);
-    move || {
-        adam.step(&net, &loss(&net)?.backward())?;
-        net.parameters().iter().try_for_each(|p| done(&p.get()))
+/// A network whose step is measured, or counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// Four linear layers.
+    Mlp,
+    /// Two convolutions and two linear layers.
+    Cnn,
+    /// A small GPT-2.
+    Gpt,
+    /// A sentence encoder of six layers.
+    Bert,
+}
+
+impl Model {
+    /// All of them.
+    pub const ALL: [Model; 4] = [Model::Mlp, Model::Cnn, Model::Gpt, Model::Bert];
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Model::Mlp => "mlp",
+            Model::Cnn => "cnn",
+            Model::Gpt => "gpt",
+            Model::Bert => "bert",
+        }
+    }
+    /// A step of it, on any device.
+    ///
+    /// # Errors
+    /// The device's errors.
+    pub(crate) fn step<D: DeviceOf + Clone + 'static>(self, data: &mut Data<D>) -> Result<Task> {
+        match self {
+            Model::Mlp => mlp_step(data),
+            Model::Cnn => cnn_step(data),
+            Model::Gpt => gpt_step(data),
+            Model::Bert => bert_step(data),
+        }
     }
 }
 
-fn mlp() -> Row {
-    const SIZES: [usize; 4] = [784, 512, 512, 10];
-    const BATCH: usize = 128;
-    let weights: usize = SIZES.windows(2).map(|s| s[0] * s[1]).sum();
-    Row::new(Group::Training, "train_mlp", "784-512-512-10_b128", DType::F32, |data| {
-        let net = Mlp::new(&SIZES, &mut data.generator, &data.device).expect("there are two sizes and more");
-        let (x, y) = (data.floats(&[BATCH, SIZES[0]]), data.numbers(&[BATCH], 10));
-        step(net, move |net| Ok(cross_entropy(&net.forward(&x), &y)))
+/// A step of a network; `loss` is that of the batch.
+fn step<B: Backend, M: Module<B> + 'static>(
+    net: M,
+    loss: impl Fn(&M) -> Result<Tensor<B>> + 'static,
+) -> Result<Task> {
+    let mut adam = Adam::new(LR);
+    Ok(boxed(move || {
+        adam.step(&net, &loss(&net)?.backward())?;
+        net.parameters().iter().try_for_each(|p| done(&p.get()))
+    }))
+}
+
+pub(crate) const MLP_SIZES: [usize; 4] = [784, 512, 512, 10];
+pub(crate) const MLP_BATCH: usize = 128;
+
+fn mlp_step<D: DeviceOf + Clone + 'static>(data: &mut Data<D>) -> Result<Task> {
+    let net = Mlp::new(&MLP_SIZES, &mut data.generator, &data.device)?;
+    let (x, y) = (data.floats(&[MLP_BATCH, MLP_SIZES[0]]), data.numbers(&[MLP_BATCH], 10));
+    step(net, move |net| Ok(cross_entropy(&net.forward(&x), &y)))
+}
+
+const CNN_BATCH: usize = 64;
+
+fn cnn_step<D: DeviceOf + Clone + 'static>(data: &mut Data<D>) -> Result<Task> {
+    let net = Cnn::new(&mut data.generator, &data.device);
+    let (x, y) = (data.floats(&[CNN_BATCH, 1, 28, 28]), data.numbers(&[CNN_BATCH], 10));
+    step(net, move |net| Ok(cross_entropy(&net.forward(&x), &y)))
+}
+
+const GPT_SIZES: GptSizes = GptSizes { layers: 4, features: 256, heads: 8, context: 128, vocabulary: 512 };
+const GPT_BATCH: usize = 8;
+
+fn gpt_step<D: DeviceOf + Clone + 'static>(data: &mut Data<D>) -> Result<Task> {
+    let GptSizes { context: t, vocabulary, .. } = GPT_SIZES;
+    let net = Gpt::new(GPT_SIZES, &mut data.generator, &data.device);
+    let x = data.numbers(&[GPT_BATCH, t], vocabulary as i64);
+    let y = data.numbers(&[GPT_BATCH * t], vocabulary as i64);
+    step(net, move |net: &Gpt<D::Backend>| Ok(cross_entropy(&net.forward(&x)?.flatten(0, -2), &y)))
+}
+
+/// Towards the zero vector, so that the encoder has a gradient.
+fn bert_step<D: DeviceOf + Clone + 'static>(data: &mut Data<D>) -> Result<Task> {
+    const TOKENS: usize = 1024;
+    let (layers, heads, features, inner) = (6, 12, 384, 1536);
+    let config = BertConfig::new(layers, heads, features, inner, 512, TOKENS);
+    let net = Bert::<D::Backend>::new(config, &mut data.generator, &data.device)?;
+    let x = data.numbers(&[8, 64], TOKENS as i64);
+    step(net, move |net: &Bert<D::Backend>| Ok(net.forward(&x, None, None).square().mean()))
+}
+
+fn row(model: Model, shape: &str) -> Row {
+    Row::new_task(Group::Training, format!("train_{}", model.word()), shape, DType::F32, move |data| {
+        model.step(data)
     })
-    // The first layer's input needs no gradient.
-    .flops(2 * BATCH * (3 * weights - SIZES[0] * SIZES[1]))
     .recorded()
+}
+
+fn mlp() -> Row {
+    let weights: usize = MLP_SIZES.windows(2).map(|s| s[0] * s[1]).sum();
+    // The first layer's input needs no gradient.
+    row(Model::Mlp, "784-512-512-10_b128").flops(2 * MLP_BATCH * (3 * weights - MLP_SIZES[0] * MLP_SIZES[1]))
 }
 
 fn cnn() -> Row {
-    const BATCH: usize = 64;
-    let first = 2 * BATCH * 26 * 26 * 32 * 9;
-    let second = 2 * BATCH * 24 * 24 * 64 * 32 * 9;
-    let linear = 2 * BATCH * (9216 * 128 + 128 * 10);
-    Row::new(Group::Training, "train_cnn", "conv32-conv64-pool-fc128_b64_28x28", DType::F32, |data| {
-        let net = Cnn::new(&mut data.generator, &data.device);
-        let (x, y) = (data.floats(&[BATCH, 1, 28, 28]), data.numbers(&[BATCH], 10));
-        step(net, move |net| Ok(cross_entropy(&net.forward(&x), &y)))
-    })
-    .flops(2 * first + 3 * second + 3 * linear)
-    .recorded()
+    let first = 2 * CNN_BATCH * 26 * 26 * 32 * 9;
+    let second = 2 * CNN_BATCH * 24 * 24 * 64 * 32 * 9;
+    let linear = 2 * CNN_BATCH * (9216 * 128 + 128 * 10);
+    row(Model::Cnn, "conv32-conv64-pool-fc128_b64_28x28").flops(2 * first + 3 * second + 3 * linear)
 }
 
 fn gpt() -> Row {
-    const SIZES: GptSizes = GptSizes { layers: 4, features: 256, heads: 8, context: 128, vocabulary: 512 };
-    const BATCH: usize = 8;
-    let GptSizes { layers, features: e, heads, context: t, vocabulary } = SIZES;
-    let linear = 2 * BATCH * t * (layers * 12 * e * e + e * vocabulary);
-    let attention = layers * 4 * BATCH * heads * t * t * (e / heads);
-    Row::new(Group::Training, "train_gpt", "L4_d256_h8_s128_v512_b8", DType::F32, move |data| {
-        let net = Gpt::new(SIZES, &mut data.generator, &data.device);
-        let x = data.numbers(&[BATCH, t], vocabulary as i64);
-        let y = data.numbers(&[BATCH * t], vocabulary as i64);
-        step(net, move |net: &Gpt<Any>| Ok(cross_entropy(&net.forward(&x)?.flatten(0, -2), &y)))
-    })
-    .flops(3 * (linear + attention))
-    .recorded()
+    let GptSizes { layers, features: e, heads, context: t, vocabulary } = GPT_SIZES;
+    let linear = 2 * GPT_BATCH * t * (layers * 12 * e * e + e * vocabulary);
+    let attention = layers * 4 * GPT_BATCH * heads * t * t * (e / heads);
+    row(Model::Gpt, "L4_d256_h8_s128_v512_b8").flops(3 * (linear + attention))
 }
 
 pub(super) fn rows() -> Vec<Row> {

@@ -2,7 +2,9 @@
 
 use crate::args::Bench;
 use elinvar::{Device, Error, ErrorKind, Result};
-use elinvar_bench::{Figure, Group, OURS, Row, START, Term, VERSION, memory_of, rows, threads};
+use elinvar_bench::{
+    Counts, Figure, Group, Model, OURS, Row, START, Term, VERSION, count, limits, memory_of, rows, threads,
+};
 use elinvar_cli_support::{Bar, Verdict};
 use serde::Serialize;
 use std::env;
@@ -20,7 +22,15 @@ pub fn run(args: &Bench, out: &mut dyn Write) -> Result<Verdict> {
         writeln!(out, "{}", memory_of(workload, &device)?)?;
         return Ok(Verdict::Good);
     }
+    if args.count {
+        let counted = Model::ALL.into_iter().map(|model| Ok((model, count(model)?)));
+        write!(out, "{}", Counts(counted.collect::<Result<_>>()?))?;
+        return Ok(Verdict::Good);
+    }
     let rows = wanted(&args.only)?;
+    if args.profile {
+        return profiles(&rows, &device, args.seconds, out);
+    }
     if args.list {
         for row in &rows {
             writeln!(out, "{}", row.name())?;
@@ -56,6 +66,22 @@ pub fn run(args: &Bench, out: &mut dyn Write) -> Result<Verdict> {
         }
     }
     Ok(verdict)
+}
+
+/// Prints the profile of each row, and what it costs.
+fn profiles(rows: &[Row], device: &Device, seconds: f64, out: &mut dyn Write) -> Result<Verdict> {
+    let limits = limits(device)?;
+    let (bytes, flops) = (limits.bytes_per_second / 1e9, limits.flops_per_second / 1e9);
+    writeln!(out, "{device}: {bytes:.1} GB/s by a copy, {flops:.1} GFLOP/s by a product of f32")?;
+    for row in rows {
+        let (price, profile) = (row.price_of_profile(device, seconds)?, row.profiled(device)?);
+        let (off, on) = (price.off * 1e3, price.on * 1e3);
+        let more = (price.on / price.off - 1.0) * 100.0;
+        writeln!(out, "\n{}: {off:.3} ms, {on:.3} ms with a profile ({more:+.1} %)", row.name())?;
+        write!(out, "{}", profile.table(Some(&limits)))?;
+        out.flush()?;
+    }
+    Ok(Verdict::Good)
 }
 
 /// The rows that the command line or the environment asks for.

@@ -2,4 +2,5 @@
 
 pub mod bench;
 pub mod conformance;
+pub mod gates;
 pub mod ulp;
