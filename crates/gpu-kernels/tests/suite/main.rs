@@ -15,6 +15,8 @@ mod gemm_in_block_split_k;
 mod gemm_mma_sync;
 mod gemm_tma_wgmma;
 mod mutations;
+#[path = "../../../kernel/tests/support/naga.rs"]
+mod naga_compiler;
 mod neighbours;
 mod plans;
 mod ptx;
@@ -28,3 +30,6 @@ mod spirv_val;
 mod text;
 #[path = "../../../kernel/tests/support/vulkan_device.rs"]
 mod vulkan_device;
+mod wgsl;
+#[path = "../../../kernel/tests/support/words.rs"]
+mod words;

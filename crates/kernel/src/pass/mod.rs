@@ -20,7 +20,7 @@ pub use constant_folding::constant_fold;
 pub use cse::cse;
 pub use dce::dce;
 pub use licm::licm;
-pub use lower::{Legalize, Unsupported, lower};
+pub use lower::{Lanes, Legalize, Unsupported, lower};
 pub use renumber::renumber;
 pub use strength_reduction::strength_reduce;
 

@@ -3,6 +3,8 @@
 mod async_copy;
 mod interp;
 mod loops;
+#[path = "../support/naga.rs"]
+mod naga_compiler;
 mod ptx;
 #[path = "../support/ptx_machine.rs"]
 mod ptx_machine;
@@ -17,3 +19,6 @@ mod tma_wgmma;
 mod verify;
 #[path = "../support/vulkan_device.rs"]
 mod vulkan_device;
+mod wgsl;
+#[path = "../support/words.rs"]
+mod words;

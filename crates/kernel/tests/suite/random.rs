@@ -6,12 +6,24 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::interp::{Launch, Memory};
 use elinvar_kernel::ir::{Access, Binary, Compare, Constant, Elem, Scalar, Type, Unary};
 
-/// Random choices.
-pub struct Dice(Stream, u64);
+/// Random choices, and the types of scalars that are among them.
+pub struct Dice(Stream, u64, &'static [Scalar]);
+
+/// All but f64.
+const NARROW: [Scalar; 6] = [Scalar::Bool, Scalar::I32, Scalar::U32, Scalar::I64, Scalar::U64, Scalar::F32];
 
 impl Dice {
     pub fn new(seed: u64) -> Dice {
-        Dice(Stream { seed, stream: 0x6b65_726e }, 0)
+        Dice(Stream { seed, stream: 0x6b65_726e }, 0, &Scalar::ALL)
+    }
+    /// Choices of kernels without f64.
+    pub fn narrow(seed: u64) -> Dice {
+        Dice(Stream { seed, stream: 0x6b65_726e }, 0, &NARROW)
+    }
+    /// What buffers of results hold.
+    fn results(&self) -> impl Iterator<Item = Elem> + use<> {
+        let scalars = self.2;
+        Elem::ALL[2..].iter().copied().filter(move |e| scalars.contains(&e.scalar()))
     }
     fn below(&mut self, n: usize) -> usize {
         self.1 += 1;
@@ -61,8 +73,7 @@ const COMPARE: [Compare; 6] = [Compare::Eq, Compare::Ne, Compare::Lt, Compare::L
 pub fn kernel(dice: &mut Dice) -> Kernel {
     let k = Builder::new("random", [8, 1, 1]);
     let x = k.buffer("x", Elem::F32, Access::Read);
-    let outs: Vec<_> =
-        Elem::ALL[2..].iter().map(|&e| (e, k.buffer(&format!("y_{e}"), e, Access::Write))).collect();
+    let outs: Vec<_> = dice.results().map(|e| (e, k.buffer(&format!("y_{e}"), e, Access::Write))).collect();
     let n = k.param("n", Scalar::U32);
     let i = k.global_id(0);
     let mut pool = vec![i, n, k.load(x, i, 1), k.load(x, (i * 4) & 4, 4), i.lt(n)];
@@ -83,7 +94,7 @@ fn body<'k>(k: &'k Builder, dice: &mut Dice, pool: &mut Vec<Val<'k>>, steps: usi
         let (b, c) = (dice.pick(&like), dice.pick(&like));
         let new = match dice.below(14) {
             0 => {
-                let s = dice.pick(&Scalar::ALL);
+                let s = dice.pick(dice.2);
                 k.constant(dice.constant(s))
             }
             1 => match dice.pick(&UNARY) {
@@ -104,9 +115,9 @@ fn body<'k>(k: &'k Builder, dice: &mut Dice, pool: &mut Vec<Val<'k>>, steps: usi
                     None => continue,
                 }
             }
-            8 => a.to(dice.pick(&Scalar::ALL)),
+            8 => a.to(dice.pick(dice.2)),
             9 => {
-                let to = dice.pick(&Scalar::ALL);
+                let to = dice.pick(dice.2);
                 if elinvar_kernel::arith::bits(s, to) && s != to {
                     number(k, a).bitcast(to)
                 } else {
@@ -170,6 +181,6 @@ fn number<'k>(k: &'k Builder, v: Val<'k>) -> Val<'k> {
 pub fn inputs(dice: &mut Dice) -> (Launch, Vec<Memory>) {
     let numbers = (0..16).map(|_| dice.constant(Scalar::F32).bits).collect();
     let mut all = vec![Memory { elem: Elem::F32, cells: numbers }];
-    all.extend(Elem::ALL[2..].iter().map(|&e| Memory::zeros(e, 16)));
+    all.extend(dice.results().map(|e| Memory::zeros(e, 16)));
     (Launch { groups: [2, 1, 1], params: vec![Constant::from(9u32)] }, all)
 }

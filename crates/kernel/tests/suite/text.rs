@@ -89,6 +89,12 @@ fn lowering_changes_no_bit_of_random_kernels() {
         conversions: true,
         reductions: true,
         cp_async: true,
+        int64: false,
+        high_products: true,
+        int_to_float: true,
+        half_rounding: true,
+        storage: false,
+        lanes: pass::Lanes::Native,
     };
     for seed in 0..1000 {
         let k = kernel(&mut Dice::new(seed));

@@ -2,6 +2,9 @@
 
 use super::device::Shared;
 use super::error::error;
+use crate::Vulkan;
+use crate::loop_limit::Limited;
+use crate::vulkan::Module;
 use ash::vk;
 use elinvar_core::Result;
 use elinvar_kernel::Kernel;
@@ -30,6 +33,23 @@ pub struct RawPipeline {
     pub pipeline: vk::Pipeline,
 }
 
+impl Vulkan {
+    /// A kernel whose SPIR-V is not ours: another compiler's, to compare its results with. Its
+    /// launches are not cut where the device ends loops.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `Unsupported` if the driver refuses it.
+    ///
+    /// # Safety
+    /// The words are a valid module for this device, with the entry point `main`, the buffers of
+    /// `kernel` as storage buffers of set 0 in its order, and its parameters as push constants, each
+    /// at the next multiple of its size.
+    pub unsafe fn module_of_spirv(&self, kernel: &Kernel, words: &[u32]) -> Result<Module> {
+        let whole = Pipeline::new(&self.shared, kernel, words, false)?;
+        Ok(Module(Limited::new(kernel, whole, None)))
+    }
+}
+
 impl Pipeline {
     /// The pipeline of a kernel, from its SPIR-V, with a zero behind its parameters or without.
     ///
@@ -56,8 +76,8 @@ impl Pipeline {
         let range = [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size }];
         let code = vk::ShaderModuleCreateInfo::default().code(words);
         // SAFETY: the device is alive, and what is passed lives longer than the calls. The words
-        // come from our emitter, which only translates kernels that the verifier has accepted. Null
-        // handles may be destroyed.
+        // come from our emitter, which only translates kernels that the verifier has accepted, or
+        // are valid by the contract of `module_of_spirv`. Null handles may be destroyed.
         unsafe {
             let module = d.create_shader_module(&code, None).map_err(|e| failed("its module", e))?;
             let made = (|| {

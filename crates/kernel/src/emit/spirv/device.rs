@@ -1,7 +1,7 @@
 //! What a Vulkan device has and lacks, as far as emitted code depends on it.
 
 use crate::ir::{Binary, Kernel, Op, Scalar};
-use crate::pass::Legalize;
+use crate::pass::{Lanes, Legalize};
 
 /// What was found out about a device, by its properties and by probing its arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,12 @@ impl Device {
             conversions: !self.converts_subnormals,
             reductions: true,
             cp_async: true,
+            int64: false,
+            high_products: false,
+            int_to_float: false,
+            half_rounding: false,
+            storage: false,
+            lanes: Lanes::Native,
         }
     }
 }

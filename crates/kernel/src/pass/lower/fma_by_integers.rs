@@ -8,11 +8,12 @@
 //! out where the difference cannot cancel, and then the sticky bit is far below the one at which
 //! the sum is rounded.
 //!
-//! Operands that are not finite, and zeros, take no part in this: plain arithmetic is right for
-//! them.
+//! Operands that are not finite, and zero factors, take no part in this: what becomes of them is
+//! told by their bits. But for conversions of whole numbers below 2^24 (2^53) to the float type,
+//! nothing here is arithmetic on floats, so it does not need a device that keeps subnormals, or NaN.
 
 use super::writer::Writer;
-use crate::ir::{Binary, Compare, Constant, Scalar, Unary, Value};
+use crate::ir::{Binary, Compare, Constant, Scalar, Value};
 
 /// A float type and the words that it is taken apart into.
 #[derive(Clone, Copy)]
@@ -58,6 +59,13 @@ impl Format {
     }
     fn hidden(self) -> u64 {
         1 << (self.fraction - 1)
+    }
+    fn top(self) -> u64 {
+        1 << (self.bits - 1)
+    }
+    /// The bits of infinity.
+    fn infinity(self) -> u64 {
+        Constant::float(self.float, f64::INFINITY).bits
     }
     fn int(self, v: i64) -> Constant {
         Constant::int(self.signed, v)
@@ -149,34 +157,48 @@ impl Words<'_> {
     }
 }
 
-/// A finite number that is not 0: fraction * 2^exponent, all bits of the fraction in use.
+/// A number: if it is finite and not 0, fraction * 2^exponent, all bits of the fraction in use.
 struct Parts {
+    /// The bits (a word).
+    all: Value,
     /// A word.
     fraction: Value,
-    /// Signed.
+    /// Signed. Of 0 less than that of any other number.
     exponent: Value,
+    /// 1 for negative ones (a word).
+    sign: Value,
+    /// Is it 0?
+    zero: Value,
+    /// Is it infinite or NaN?
+    wild: Value,
+    /// Is it NaN?
+    nan: Value,
 }
 
 fn parts(w: &mut Writer, f: Format, x: Value) -> Parts {
-    // Subnormal numbers become normal ones.
-    let small = w.number(x, Constant::float(f.float, 2f64.powi(1 - f.bias as i32)));
-    let magnitude = w.unary(Unary::Abs, x);
-    let subnormal = w.compare(Compare::Lt, magnitude, small);
-    let up = f.fraction as i64 + 1;
-    let scale = w.number(x, Constant::float(f.float, 2f64.powi(up as i32)));
-    let scaled = w.binary(Binary::Mul, magnitude, scale);
-    let from = w.select(subnormal, scaled, magnitude);
-    let bits = w.bitcast(from, f.word);
+    let all = w.bitcast(x, f.word);
     let mut s = Words { like: x, w, f };
-    let low = s.mask(bits, f.hidden() - 1);
+    let bits = s.mask(all, f.top() - 1);
+    let subnormal = s.is(Compare::Lt, bits, f.hidden());
+    // A whole number is normal as a float: that float's fraction is the one that is asked for.
+    let whole = s.w.convert(bits, f.float);
+    let whole = s.w.bitcast(whole, f.word);
+    let from = s.w.select(subnormal, whole, bits);
+    let low = s.mask(from, f.hidden() - 1);
     let hidden = s.int(f.hidden());
     let fraction = s.op(Binary::Or, low, hidden);
-    let field = s.right(bits, f.fraction - 1);
+    let field = s.right(from, f.fraction - 1);
+    let sign = s.right(all, f.bits - 1);
+    let zero = s.is(Compare::Eq, bits, 0);
+    let wild = s.is(Compare::Ge, bits, f.infinity());
+    let nan = s.is(Compare::Gt, bits, f.infinity());
     let exponent = w.convert(field, f.signed);
     let one = f.bias + f.fraction as i64 - 1;
+    let up = f.bias + f.fraction as i64 - 2;
     let (normal, moved) = (w.number(x, f.int(one)), w.number(x, f.int(one + up)));
     let bias = w.select(subnormal, moved, normal);
-    Parts { fraction, exponent: w.binary(Binary::Sub, exponent, bias) }
+    let exponent = w.binary(Binary::Sub, exponent, bias);
+    Parts { all, fraction, exponent, sign, zero, wild, nan }
 }
 
 /// The product of two fractions.
@@ -197,10 +219,6 @@ fn product(s: &mut Words<'_>, a: Value, b: Value) -> Pair {
 pub fn fused(w: &mut Writer, a: Value, b: Value, c: Value) -> Value {
     let f = if w.scalar(a) == Scalar::F64 { F64 } else { F32 };
     let (p, q, r) = (parts(w, f, a), parts(w, f, b), parts(w, f, c));
-    let [sign_a, sign_b, sign_c] = [a, b, c].map(|v| {
-        let bits = w.bitcast(v, f.word);
-        Words { like: v, w, f }.right(bits, f.bits - 1)
-    });
     let exponent = w.binary(Binary::Add, p.exponent, q.exponent);
     let places = w.number(a, f.int(f.spare as i64));
     let exponent_p = w.binary(Binary::Sub, exponent, places);
@@ -222,12 +240,15 @@ pub fn fused(w: &mut Writer, a: Value, b: Value, c: Value) -> Value {
     let (up, over) = (s.left(m.high, f.spare), s.right(m.low, f.bits - f.spare));
     let m = Pair { high: s.op(Binary::Or, up, over), low: s.left(m.low, f.spare) };
     let zero = s.int(0);
-    let n = Pair { high: s.left(r.fraction, f.lone() - f.bits), low: zero };
+    // Of a third number that is 0 there is nothing, and it stands so low that no bit of the product
+    // falls out that would be in the result.
+    let third = s.w.select(r.zero, zero, r.fraction);
+    let n = Pair { high: s.left(third, f.lone() - f.bits), low: zero };
     let (small, large) = (s.pick(product_is_low, m, n), s.pick(product_is_low, n, m));
     let small = s.sticky(small, far);
-    let sign_p = s.op(Binary::Xor, sign_a, sign_b);
-    let sign_large = s.w.select(product_is_low, sign_c, sign_p);
-    let sign_small = s.w.select(product_is_low, sign_p, sign_c);
+    let sign_p = s.op(Binary::Xor, p.sign, q.sign);
+    let sign_large = s.w.select(product_is_low, r.sign, sign_p);
+    let sign_small = s.w.select(product_is_low, sign_p, r.sign);
     let opposite = s.w.compare(Compare::Ne, sign_large, sign_small);
     let (sum, less, more) = (s.add(large, small), s.sub(large, small), s.sub(small, large));
     // Equal exponents do not say which is the larger.
@@ -301,24 +322,30 @@ pub fn fused(w: &mut Writer, a: Value, b: Value, c: Value) -> Value {
     let bits = s.op(Binary::Or, bits, sign);
     // Exact cancellation is +0.
     let bits = s.w.select(nothing, zero, bits);
-    let exact = w.bitcast(bits, f.float);
 
-    // What is not finite, and zeros.
-    let (infinite, zero) =
-        (w.number(a, Constant::float(f.float, f64::INFINITY)), w.number(a, Constant::float(f.float, 0.0)));
-    let odd_one = |v: Value, w: &mut Writer| {
-        let magnitude = w.unary(Unary::Abs, v);
-        let finite = w.compare(Compare::Lt, magnitude, infinite);
-        (w.unary(Unary::Not, finite), w.compare(Compare::Eq, v, zero))
-    };
-    let ((wild_a, zero_a), (wild_b, zero_b), (wild_c, zero_c)) =
-        (odd_one(a, w), odd_one(b, w), odd_one(c, w));
-    let mut any = |x: Value, y: Value| w.binary(Binary::Or, x, y);
-    let (wild, none) = (any(wild_a, wild_b), any(zero_a, zero_b));
-    let plain = any(wild, none);
-    let rounded = w.binary(Binary::Mul, a, b);
-    let unfused = w.binary(Binary::Add, rounded, c);
-    let result = w.select(zero_c, rounded, exact);
-    let result = w.select(wild_c, c, result);
-    w.select(plain, unfused, result)
+    // A product of 0 leaves the third number; zeros of both signs are +0.
+    let mut any = |x: Value, y: Value| s.op(Binary::Or, x, y);
+    let (no_product, wild_product) = (any(p.zero, q.zero), any(p.wild, q.wild));
+    let nan = any(p.nan, q.nan);
+    let nan = any(nan, r.nan);
+    let wild = any(wild_product, r.wild);
+    let both = s.op(Binary::And, sign_p, r.sign);
+    let both = s.left(both, f.bits - 1);
+    let third = s.w.select(r.zero, both, r.all);
+    let bits = s.w.select(no_product, third, bits);
+    // Infinity, and what has no value: 0 times infinity, infinity less infinity.
+    let sign = s.w.select(wild_product, sign_p, r.sign);
+    let sign = s.left(sign, f.bits - 1);
+    let infinity = s.int(f.infinity());
+    let infinite = s.op(Binary::Or, sign, infinity);
+    let bits = s.w.select(wild, infinite, bits);
+    let undefined = s.op(Binary::And, no_product, wild_product);
+    let apart = s.w.compare(Compare::Ne, sign_p, r.sign);
+    let apart = s.op(Binary::And, apart, wild_product);
+    let apart = s.op(Binary::And, apart, r.wild);
+    let nan = s.op(Binary::Or, nan, undefined);
+    let nan = s.op(Binary::Or, nan, apart);
+    let quiet = s.int(Constant::float(f.float, f64::NAN).bits);
+    let bits = s.w.select(nan, quiet, bits);
+    w.bitcast(bits, f.float)
 }

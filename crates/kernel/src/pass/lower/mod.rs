@@ -14,6 +14,10 @@ mod exp2;
 mod float8;
 mod fma_by_f64;
 mod fma_by_integers;
+mod high_product;
+mod int64;
+mod lanes;
+mod storage;
 mod subnormals;
 mod writer;
 
@@ -57,7 +61,8 @@ pub struct Legalize {
     pub comparisons: bool,
     /// The same of f64.
     pub wide_comparisons: bool,
-    /// Sums, differences and products of f32 that keep subnormals: in f64.
+    /// Sums, differences and products of f32 that keep subnormals: in f64, or without it in
+    /// integers.
     pub sums: bool,
     /// A fused fma of f32 that keeps subnormals, from one that is right for normal numbers.
     pub fma: bool,
@@ -73,6 +78,30 @@ pub struct Legalize {
     pub reductions: bool,
     /// Copies to shared memory: loads and stores where they are begun.
     pub cp_async: bool,
+    /// 64-bit integers: pairs of 32-bit ones.
+    pub int64: bool,
+    /// The upper half of a product of 32-bit integers.
+    pub high_products: bool,
+    /// f32 from integers of 32 bits, rounded to nearest even.
+    pub int_to_float: bool,
+    /// f32 rounded to f16 and bf16.
+    pub half_rounding: bool,
+    /// Memory of less than a word: words.
+    pub storage: bool,
+    /// Subgroup operations: exchanges through shared memory.
+    pub lanes: Lanes,
+}
+
+/// What becomes of subgroup operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lanes {
+    /// All stay.
+    #[default]
+    Native,
+    /// Exchanges stay; the numbers of lanes and of subgroups are computed from `LocalIndex`.
+    Numbered,
+    /// None stays: exchanges go through shared memory.
+    Shared,
 }
 
 impl Legalize {
@@ -105,11 +134,25 @@ impl std::error::Error for Unsupported {}
 
 /// Builds what the target wants. Floats of one byte become bytes for all targets.
 pub fn lower(k: &mut Kernel, legalize: Legalize) {
+    if legalize.int64 {
+        int64::split(k);
+        renumber(k);
+    }
     pass(k, Legalize { conversions: false, ..legalize });
     // Much of what was built compares floats, or goes through f64.
     let Legalize { comparisons, wide_comparisons, conversions, .. } = legalize;
     if comparisons || wide_comparisons || conversions {
         pass(k, Legalize { comparisons, wide_comparisons, conversions, ..Legalize::default() });
+    }
+    renumber(k);
+    if legalize.storage {
+        storage::pack(k);
+        renumber(k);
+    }
+    match legalize.lanes {
+        Lanes::Native => {}
+        Lanes::Numbered => lanes::exchange(k, true),
+        Lanes::Shared => lanes::exchange(k, false),
     }
     renumber(k);
 }
@@ -182,7 +225,10 @@ impl Lower {
                     Binary::Shl | Binary::Shr if l.shifts => Some(edge_cases::shift(w, op, a, b)),
                     Binary::Min | Binary::Max if l.extremes_of(s) => Some(edge_cases::extreme(w, op, a, b)),
                     Binary::Add | Binary::Sub | Binary::Mul if s == Scalar::F32 && l.sums => {
-                        Some(subnormals::through_f64(w, op, a, b))
+                        Some(subnormals::sum(w, op, a, b, l.wide))
+                    }
+                    Binary::MulHigh if s.bits() == 32 && l.high_products => {
+                        Some(high_product::mul_high(w, a, b))
                     }
                     Binary::CopySign if l.copy_sign => Some(edge_cases::copy_sign(w, a, b)),
                     // As it is, or not asked for.
@@ -211,6 +257,13 @@ impl Lower {
                 let built = if w.scalar(a) == Scalar::F64 { l.wide_rounding } else { l.rounding };
                 built.then(|| subnormals::round(w, op, a))
             }
+            Op::Convert(Scalar::F32, a)
+                if matches!(w.scalar(a), Scalar::I32 | Scalar::U32) && l.int_to_float =>
+            {
+                Some(storage::int_to_float(w, a))
+            }
+            Op::Unary(Unary::RoundF16, a) if l.half_rounding => Some(storage::round_f16(w, a)),
+            Op::Unary(Unary::RoundBF16, a) if l.half_rounding => Some(storage::round_bf16(w, a)),
             Op::Unary(Unary::Exp2, a) if l.exp2 => Some(exp2::exp2(w, a)),
             Op::Fma(a, b, c) if l.fused => match w.scalar(a) {
                 Scalar::F32 if l.wide => Some(fma_by_f64::fused(w, a, b, c)),

@@ -3,7 +3,8 @@
 //!
 //! Sums and products of f32 are those of f64, rounded: f64 has more than twice the bits of f32 and
 //! two to spare, so rounding twice is rounding once (Figueroa, "When is double rounding
-//! innocuous?", 1995), and where the result is subnormal the first is exact.
+//! innocuous?", 1995), and where the result is subnormal the first is exact. Without f64, the device's
+//! own result stays where it cannot have been flushed, and is computed in integers elsewhere.
 
 use super::writer::Writer;
 use super::{fma_by_f64, fma_by_integers};
@@ -13,10 +14,37 @@ use crate::ir::{Binary, Compare, Constant, Inst, Op, Region, Scalar, Unary, Valu
 const LEAST_NORMAL: u32 = 0x0080_0000;
 
 /// A sum, a difference or a product of f32.
-pub fn through_f64(w: &mut Writer, op: Binary, a: Value, b: Value) -> Value {
+pub fn sum(w: &mut Writer, op: Binary, a: Value, b: Value, wide: bool) -> Value {
+    if wide { through_f64(w, op, a, b) } else { by_integers(w, op, a, b) }
+}
+
+fn through_f64(w: &mut Writer, op: Binary, a: Value, b: Value) -> Value {
     let (a, b) = (w.convert(a, Scalar::F64), w.convert(b, Scalar::F64));
     let wide = w.binary(op, a, b);
     w.convert(wide, Scalar::F32)
+}
+
+/// The device's own, or where that is in doubt a multiply-add in integers: a * 1 + b, or a * b - 0,
+/// whose zero has the sign of the product.
+fn by_integers(w: &mut Writer, op: Binary, a: Value, b: Value) -> Value {
+    let own = w.binary(op, a, b);
+    unless_doubtful(w, own, &[a, b], |w| match op {
+        Binary::Mul => {
+            let zero = w.f32(a, -0.0);
+            fma_by_integers::fused(w, a, b, zero)
+        }
+        _ => {
+            let one = w.f32(a, 1.0);
+            let mut c = b;
+            if op == Binary::Sub {
+                let bits = w.bitcast(b, Scalar::U32);
+                let top = w.u32(bits, 1 << 31);
+                let other = w.binary(Binary::Xor, bits, top);
+                c = w.bitcast(other, Scalar::F32);
+            }
+            fma_by_integers::fused(w, a, one, c)
+        }
+    })
 }
 
 /// A constant of f64, as wide as a value.
@@ -86,14 +114,27 @@ pub fn round(w: &mut Writer, op: Unary, a: Value) -> Value {
     w.unary(op, chosen)
 }
 
-/// `a * b + c` of f32, rounded once: the device's own, which is right if none of the operands is
-/// subnormal and the result is a normal number; else built.
+/// `a * b + c` of f32, rounded once: the device's own, or built.
 pub fn fma(w: &mut Writer, a: Value, b: Value, c: Value, wide: bool) -> Value {
     let own = w.push(Op::Fma(a, b, c), w.ty(a));
+    unless_doubtful(w, own, &[a, b, c], |w| match wide {
+        true => fma_by_f64::fused(w, a, b, c),
+        false => fma_by_integers::fused(w, a, b, c),
+    })
+}
+
+/// The device's own result, which is right if none of the operands is subnormal and the result is a
+/// normal number; else one that is built.
+fn unless_doubtful(
+    w: &mut Writer,
+    own: Value,
+    operands: &[Value],
+    build: impl FnOnce(&mut Writer) -> Value,
+) -> Value {
     // Twice the bits, which leaves the sign out, less 1, which makes zeros the largest. A result of
     // zero may have been subnormal.
     let mut least: Option<Value> = None;
-    for (v, zeros) in [(a, true), (b, true), (c, true), (own, false)] {
+    for (v, zeros) in operands.iter().map(|&v| (v, true)).chain([(own, false)]) {
         let width = w.ty(v).width();
         for i in 0..width {
             let one = if width == 1 { v } else { w.push(Op::Extract(v, i), Scalar::F32.into()) };
@@ -110,11 +151,11 @@ pub fn fma(w: &mut Writer, a: Value, b: Value, c: Value, wide: bool) -> Value {
     let normal = w.u32(least, 2 * LEAST_NORMAL - 1);
     let doubtful = w.compare(Compare::Lt, least, normal);
     let outer = std::mem::take(&mut w.out);
-    let built = if wide { fma_by_f64::fused(w, a, b, c) } else { fma_by_integers::fused(w, a, b, c) };
+    let built = build(w);
     let insts = std::mem::replace(&mut w.out, outer);
     let then = Region { args: Vec::new(), insts, yields: vec![built] };
     let other = Region { args: Vec::new(), insts: Vec::new(), yields: vec![own] };
-    let result = w.value(w.ty(a));
+    let result = w.value(w.ty(own));
     w.out.push(Inst { op: Op::If(doubtful, then, other), results: vec![result] });
     result
 }

@@ -1,0 +1,158 @@
+//! Lowering of subgroup operations to exchanges through shared memory, for targets without them, or
+//! whose subgroups have another size than the kernel's.
+//!
+//! Lanes are neighbours in the order of `LocalIndex`. Each invocation stores its number, and after a
+//! barrier reads those of the others; another barrier keeps the next exchange from coming too early.
+//! Subgroup operations are uniform, so barriers may stand where they do.
+
+use super::writer::Writer;
+use crate::ir::{
+    Binary, Builtin, Elem, Inst, Kernel, Op, Place, Reduce, Region, Scalar, Shared, Type, Value,
+};
+use crate::pass::replacement::Replacements;
+
+/// Does away with all subgroup operations. With `native` the exchanges stay, and only the numbers of
+/// lanes and subgroups are computed.
+pub fn exchange(k: &mut Kernel, native: bool) {
+    let Some(size) = k.subgroup else { return };
+    let mut most = 0;
+    k.body.each_inst(&mut |inst| {
+        if let Op::Shuffle(v, _) | Op::Broadcast(v, _) | Op::Reduce(_, v) = inst.op {
+            most = most.max(k.values[v.0 as usize].width());
+        }
+    });
+    let place = Place::Shared(k.shared.len() as u32);
+    if most > 0 && !native {
+        let len = k.invocations() * u32::from(most);
+        k.shared.push(Shared { name: "lanes".to_string(), elem: Elem::U32, len });
+    }
+    let w = Writer::new(std::mem::take(&mut k.values));
+    let mut l = Lanes { w, place, size, native };
+    l.region(&mut k.body, &mut Replacements::default());
+    k.values = l.w.values;
+    if !native {
+        k.subgroup = None;
+    }
+}
+
+struct Lanes {
+    w: Writer,
+    place: Place,
+    /// Of a subgroup.
+    size: u32,
+    native: bool,
+}
+
+impl Lanes {
+    fn region(&mut self, r: &mut Region, replacements: &mut Replacements) {
+        let outer = std::mem::take(&mut self.w.out);
+        for mut inst in std::mem::take(&mut r.insts) {
+            inst.op.each_operand_mut(&mut |v| replacements.replace(v));
+            for inner in inst.op.regions_mut() {
+                self.region(inner, replacements);
+            }
+            match self.one(&inst.op) {
+                Some(new) => replacements.put(inst.results[0], new),
+                None => self.w.out.push(inst),
+            }
+        }
+        replacements.replace_yields(r);
+        r.insts = std::mem::replace(&mut self.w.out, outer);
+    }
+
+    fn one(&mut self, op: &Op) -> Option<Value> {
+        Some(match *op {
+            Op::Builtin(Builtin::SubgroupLane) => self.index(Binary::And, self.size - 1),
+            Op::Builtin(Builtin::SubgroupId) => self.index(Binary::Shr, self.size.ilog2()),
+            Op::Shuffle(v, lane) if !self.native => {
+                let mask = self.w.u32(lane, self.size - 1);
+                let lane = self.w.binary(Binary::And, lane, mask);
+                self.shuffle(v, lane)
+            }
+            Op::Broadcast(v, lane) if !self.native => {
+                let lane = self.w.push(Op::Const(u32::from(lane).into()), Type::U32);
+                self.shuffle(v, lane)
+            }
+            Op::Reduce(op, v) if !self.native => self.reduce(op, v),
+            _ => return None,
+        })
+    }
+
+    fn index(&mut self, op: Binary, n: u32) -> Value {
+        let index = self.w.push(Op::Builtin(Builtin::LocalIndex), Type::U32);
+        let n = self.w.u32(index, n);
+        self.w.binary(op, index, n)
+    }
+    fn barrier(&mut self) {
+        self.w.out.push(Inst { op: Op::Barrier, results: Vec::new() });
+    }
+
+    /// Stores a number for all to see. Gives where the subgroup's first one is.
+    fn show(&mut self, v: Value) -> Value {
+        let width = u32::from(self.w.ty(v).width());
+        let w = &mut self.w;
+        let bits = match w.scalar(v) {
+            Scalar::U32 => v,
+            Scalar::Bool => w.convert(v, Scalar::U32),
+            _ => w.bitcast(v, Scalar::U32),
+        };
+        let index = w.push(Op::Builtin(Builtin::LocalIndex), Type::U32);
+        let (each, mask) = (w.u32(index, width), w.u32(index, !(self.size - 1)));
+        let at = w.binary(Binary::Mul, index, each);
+        w.out.push(Inst { op: Op::Store(self.place, at, bits), results: Vec::new() });
+        let first = w.binary(Binary::And, index, mask);
+        let first = w.binary(Binary::Mul, first, each);
+        self.barrier();
+        first
+    }
+    /// The bits of a lane's number.
+    fn seen(&mut self, like: Type, first: Value, lane: Value) -> Value {
+        let w = &mut self.w;
+        let each = w.u32(lane, u32::from(like.width()));
+        let by = w.binary(Binary::Mul, lane, each);
+        let at = w.binary(Binary::Add, first, by);
+        w.push(Op::Load(self.place, at, like.width()), like.of(Scalar::U32))
+    }
+    fn typed(&mut self, like: Type, bits: Value) -> Value {
+        match like.scalar() {
+            Some(Scalar::U32) | None => bits,
+            Some(Scalar::Bool) => self.w.convert(bits, Scalar::Bool),
+            Some(s) => self.w.bitcast(bits, s),
+        }
+    }
+
+    fn shuffle(&mut self, v: Value, lane: Value) -> Value {
+        let ty = self.w.ty(v);
+        let first = self.show(v);
+        let bits = self.seen(ty, first, lane);
+        self.barrier();
+        self.typed(ty, bits)
+    }
+
+    /// All lanes' numbers, in an order that does not matter.
+    fn reduce(&mut self, op: Reduce, v: Value) -> Value {
+        let ty = self.w.ty(v);
+        let op = match op {
+            Reduce::Add => Binary::Add,
+            Reduce::Min => Binary::Min,
+            Reduce::Max => Binary::Max,
+            Reduce::And => Binary::And,
+            Reduce::Or => Binary::Or,
+        };
+        let first = self.show(v);
+        let [zero, one, end] = [0, 1, self.size].map(|n| self.w.u32(first, n));
+        let init = self.seen(ty, first, zero);
+        let init = self.typed(ty, init);
+        let (lane, carried, result) = (self.w.value(Type::U32), self.w.value(ty), self.w.value(ty));
+        let outer = std::mem::take(&mut self.w.out);
+        let bits = self.seen(ty, first, lane);
+        let other = self.typed(ty, bits);
+        let all = self.w.binary(op, carried, other);
+        let insts = std::mem::replace(&mut self.w.out, outer);
+        let body = Region { args: vec![lane, carried], insts, yields: vec![all] };
+        let op = Op::For { start: one, end, step: one, init: vec![init], body };
+        self.w.out.push(Inst { op, results: vec![result] });
+        self.barrier();
+        result
+    }
+}
