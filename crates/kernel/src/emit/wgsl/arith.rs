@@ -1,14 +1,14 @@
 //! WGSL: constants, arithmetic, comparisons.
 
 use super::helper::Helper;
-use super::{Emitter, vector_name};
+use super::{Printer, vector_name};
 use crate::ir::{Binary, Compare, Constant, Scalar, Unary, Value};
 use crate::pass::Unsupported;
 
 /// A word that is 0, which no compiler knows.
 const ZERO: &str = "params.zero";
 
-impl Emitter<'_> {
+impl Printer<'_> {
     pub(super) fn constant(&self, c: Constant) -> String {
         let bits = c.bits as u32;
         match c.scalar {

@@ -1,10 +1,10 @@
 //! WGSL: branches and loops.
 
-use super::Emitter;
+use super::Printer;
 use crate::ir::{Region, Value};
 use crate::pass::Unsupported;
 
-impl Emitter<'_> {
+impl Printer<'_> {
     /// A block of statements.
     fn block(&mut self, r: &Region) -> Result<(), Unsupported> {
         self.depth += 1;

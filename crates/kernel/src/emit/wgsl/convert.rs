@@ -1,9 +1,9 @@
 //! WGSL: conversions and bit casts.
 
-use super::{Emitter, vector_name};
+use super::{Printer, vector_name};
 use crate::ir::{Scalar, Value};
 
-impl Emitter<'_> {
+impl Printer<'_> {
     pub(super) fn convert(&self, to: Scalar, a: Value) -> String {
         let x = self.name(a);
         match to {

@@ -5,11 +5,8 @@
 //! tested by the interpreter; only that it is written once makes the text shorter, by a factor of a
 //! hundred where a formula has that many multiply-adds.
 
-use super::{Emitter, Target};
 use crate::builder::{Builder, Val};
 use crate::ir::{Access, Binary, Elem, Kernel, Scalar, Unary};
-use crate::pass::{self, Unsupported};
-use std::fmt::Write;
 
 /// An operation on numbers of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +22,7 @@ pub enum Helper {
 }
 
 impl Helper {
+    /// Of the function.
     pub fn name(self) -> &'static str {
         match self {
             Helper::Add => "exact_add",
@@ -37,7 +35,8 @@ impl Helper {
             Helper::MulHighSigned => "mul_high_i32",
         }
     }
-    fn operands(self) -> usize {
+    /// How many it takes.
+    pub fn operands(self) -> usize {
         match self {
             Helper::Sqrt => 1,
             Helper::Add | Helper::Sub | Helper::Mul | Helper::Div => 2,
@@ -46,7 +45,7 @@ impl Helper {
         }
     }
     /// The type, as what memory holds and as what is computed with.
-    fn types(self) -> (Elem, Scalar) {
+    pub fn types(self) -> (Elem, Scalar) {
         match self {
             Helper::MulHigh => (Elem::U32, Scalar::U32),
             Helper::MulHighSigned => (Elem::I32, Scalar::I32),
@@ -57,7 +56,7 @@ impl Helper {
     }
 
     /// The operation as a kernel.
-    fn kernel(self) -> Kernel {
+    pub fn kernel(self) -> Kernel {
         let k = Builder::new(self.name(), [1, 1, 1]);
         let (elem, scalar) = self.types();
         let y = k.buffer("y", elem, Access::Write);
@@ -73,20 +72,5 @@ impl Helper {
         };
         k.store(y, k.u32(0), result);
         k.finish()
-    }
-
-    /// The function.
-    pub fn text(self, target: &Target) -> Result<String, Unsupported> {
-        let mut k = self.kernel();
-        pass::lower(&mut k, target.legalize_helper());
-        pass::optimize(&mut k);
-        let mut e = Emitter::new(&k, target);
-        e.is_helper = true;
-        e.region(&k.body)?;
-        let ty = super::scalar_name(self.types().1);
-        let params: Vec<String> = (0..self.operands()).map(|i| format!("x{i}: {ty}")).collect();
-        let mut all = String::new();
-        let _ = writeln!(all, "fn {}({}) -> {ty} {{\n{}}}", self.name(), params.join(", "), e.out);
-        Ok(all)
     }
 }

@@ -3,7 +3,7 @@
 //! A vector is loaded and stored number by number. Memory with atomics is of atomic words, and
 //! loads and stores of it are atomics, too.
 
-use super::{Emitter, LETTERS, elem_name, scalar_name};
+use super::{LETTERS, Printer, elem_name, scalar_name};
 use crate::ir::{Access, Atomic, Kernel, Op, Place, Value};
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub(super) fn places_with_atomics(k: &Kernel) -> [Vec<bool>; 2] {
     all
 }
 
-impl Emitter<'_> {
+impl Printer<'_> {
     fn is_atomic(&self, p: Place) -> bool {
         match p {
             Place::Buffer(i) => self.atomic[0][i as usize],

@@ -12,7 +12,8 @@
 //! size. There is no f64 and there are no fragments: kernels that have them are refused.
 //!
 //! **What WGSL does not promise is built**, as [`Target`] says: a fused multiply-add, correctly
-//! rounded quotients and roots, subnormals. These are functions of the module ([`helper`]).
+//! rounded quotients and roots, subnormals. These are functions of the module
+//! (`helper`).
 //! Implementations may assume that no number is NaN or infinite, so nothing here asks a float:
 //! comparisons, minima, magnitudes and conversions to integers work on bits, and constants that are
 //! not finite, or subnormal, are bits whose value no compiler knows, because a word of the
@@ -110,7 +111,7 @@ fn check_limits(k: &Kernel, target: &Target) -> Result<(), Unsupported> {
 /// As [`legal`].
 pub fn emit(kernel: &Kernel, target: &Target) -> Result<String, Unsupported> {
     let k = legal(kernel, target)?;
-    let mut e = Emitter::new(&k, target);
+    let mut e = Printer::new(&k, target);
     e.region(&k.body)?;
     e.module()
 }
@@ -137,7 +138,7 @@ fn vector_name(s: Scalar, width: u8) -> String {
 /// The letters of a vector's numbers.
 const LETTERS: [&str; 4] = ["x", "y", "z", "w"];
 
-struct Emitter<'a> {
+struct Printer<'a> {
     k: &'a Kernel,
     target: &'a Target,
     /// Is it a function of a module? Its operations are the target's own.
@@ -154,9 +155,9 @@ struct Emitter<'a> {
     depth: usize,
 }
 
-impl<'a> Emitter<'a> {
+impl<'a> Printer<'a> {
     fn new(k: &'a Kernel, target: &'a Target) -> Self {
-        Emitter {
+        Printer {
             k,
             target,
             is_helper: false,
@@ -238,7 +239,7 @@ impl<'a> Emitter<'a> {
     /// The call of a function, number by number.
     fn helper(&mut self, helper: Helper, operands: &[Value]) -> Result<String, Unsupported> {
         if !self.helpers.contains_key(&helper) {
-            self.helpers.insert(helper, helper.text(self.target)?);
+            self.helpers.insert(helper, function(helper, self.target)?);
         }
         let a = operands[0];
         Ok(self.each(self.scalar(a), self.width(a), |i| {
@@ -328,6 +329,19 @@ impl<'a> Emitter<'a> {
         self.define(results[0], &text);
         Ok(())
     }
+}
+
+/// The function that stands for an operation.
+fn function(helper: Helper, target: &Target) -> Result<String, Unsupported> {
+    let mut k = helper.kernel();
+    pass::lower(&mut k, target.legalize_helper());
+    pass::optimize(&mut k);
+    let mut e = Printer::new(&k, target);
+    e.is_helper = true;
+    e.region(&k.body)?;
+    let ty = scalar_name(helper.types().1);
+    let params: Vec<String> = (0..helper.operands()).map(|i| format!("x{i}: {ty}")).collect();
+    Ok(format!("fn {}({}) -> {ty} {{\n{}}}\n", helper.name(), params.join(", "), e.out))
 }
 
 /// What an invocation knows of itself.

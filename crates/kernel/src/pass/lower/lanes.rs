@@ -27,7 +27,7 @@ pub fn exchange(k: &mut Kernel, native: bool) {
         k.shared.push(Shared { name: "lanes".to_string(), elem: Elem::U32, len });
     }
     let w = Writer::new(std::mem::take(&mut k.values));
-    let mut l = Lanes { w, place, size, native };
+    let mut l = Exchange { w, place, size, native };
     l.region(&mut k.body, &mut Replacements::default());
     k.values = l.w.values;
     if !native {
@@ -35,7 +35,7 @@ pub fn exchange(k: &mut Kernel, native: bool) {
     }
 }
 
-struct Lanes {
+struct Exchange {
     w: Writer,
     place: Place,
     /// Of a subgroup.
@@ -43,7 +43,7 @@ struct Lanes {
     native: bool,
 }
 
-impl Lanes {
+impl Exchange {
     fn region(&mut self, r: &mut Region, replacements: &mut Replacements) {
         let outer = std::mem::take(&mut self.w.out);
         for mut inst in std::mem::take(&mut r.insts) {

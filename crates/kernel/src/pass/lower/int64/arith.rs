@@ -1,8 +1,23 @@
 //! Arithmetic of pairs of words.
 
-use super::{Pair, element, word};
-use crate::ir::{Binary, Compare, Inst, Op, Region, Scalar, Type, Unary, Value};
+use crate::ir::{Binary, Compare, Constant, Inst, Op, Region, Scalar, Type, Unary, Value};
 use crate::pass::lower::writer::Writer;
+
+/// The words of a value, low and high: u32, or vectors of them.
+pub type Pair = [Value; 2];
+
+/// An element of a vector, or the number itself.
+pub fn element(w: &mut Writer, v: Value, i: u8) -> Value {
+    match w.ty(v) {
+        Type::Vector(_, 1) => v,
+        t => w.push(Op::Extract(v, i), t.scalar().expect("words are numbers").into()),
+    }
+}
+
+/// A constant of a word's type.
+pub fn word(w: &mut Writer, like: Value, bits: u32) -> Value {
+    w.number(like, Constant::from(bits))
+}
 
 /// A number, as wide as a value.
 pub fn number(w: &mut Writer, like: Value, bits: u64) -> Pair {

@@ -1,6 +1,6 @@
 //! Conversions to and from pairs of words. Those of f32 are integer operations on its bits.
 
-use super::{Pair, arith, word};
+use super::arith::{self, Pair, word};
 use crate::ir::{Binary, Compare, Op, Scalar, Unary, Value};
 use crate::pass::lower::writer::Writer;
 

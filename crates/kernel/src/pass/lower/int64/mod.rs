@@ -14,13 +14,11 @@ mod convert;
 
 use super::writer::Writer;
 use crate::ir::{
-    Binary, Builtin, Compare, Constant, Elem, Inst, Kernel, Op, Param, Place, Reduce, Region, Scalar, Type,
+    Binary, Builtin, Compare, Elem, Inst, Kernel, Op, Param, Place, Reduce, Region, Scalar, Type,
     Value,
 };
+use arith::{Pair, element};
 use std::collections::HashSet;
-
-/// The words of a value, low and high: u32, or vectors of them.
-type Pair = [Value; 2];
 
 /// Iterations of the inner loop of those that count in 64 bits, as a power of two: what is left of
 /// 63 bits fits into u32.
@@ -375,17 +373,4 @@ impl Split {
         let outer = Op::For { start: zero, end: outer_end, step: step_by, init, body };
         self.w.out.push(Inst { op: outer, results });
     }
-}
-
-/// An element of a vector, or the number itself.
-fn element(w: &mut Writer, v: Value, i: u8) -> Value {
-    match w.ty(v) {
-        Type::Vector(_, 1) => v,
-        t => w.push(Op::Extract(v, i), t.scalar().expect("words are numbers").into()),
-    }
-}
-
-/// A constant of a word's type.
-fn word(w: &mut Writer, like: Value, bits: u32) -> Value {
-    w.number(like, Constant::from(bits))
 }
