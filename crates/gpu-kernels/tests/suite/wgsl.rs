@@ -38,8 +38,8 @@ fn emitted(k: &Kernel, target: &Target) -> Result<String, &'static str> {
     })
 }
 
-/// Writes the text for Tint to the folder that `ELINVAR_WGSL_DIR` names, if it does, so that Dawn can
-/// look at it.
+/// Writes the text for Tint to the folder that `ELINVAR_WGSL_DIR` names, if it does, so that Dawn
+/// can look at it.
 fn keep(k: &Kernel, target: &Target) {
     let Some(dir) = std::env::var_os("ELINVAR_WGSL_DIR") else { return };
     for (word, subgroup) in [("", None), (".lanes", k.subgroup)] {
@@ -74,7 +74,8 @@ fn naga_takes_what_is_emitted() {
     assert!(counts["lanes"] > 200, "{counts:?}");
 }
 
-/// The device, and what its arithmetic is as naga has it compiled. There is none where no Vulkan is.
+/// The device, and what its arithmetic is as naga has it compiled. There is none where no Vulkan
+/// is.
 fn device() -> Option<&'static (Vulkan, Target)> {
     static DEVICE: OnceLock<Option<(Vulkan, Target)>> = OnceLock::new();
     DEVICE
@@ -102,50 +103,27 @@ fn device() -> Option<&'static (Vulkan, Target)> {
         .as_ref()
 }
 
-/// A family of kernels: the letters at the beginning of its name.
-fn family(name: &str) -> &str {
-    name.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or(name)
-}
-
 /// Invocations of a launch that is run.
 const MAX_THREADS: u64 = 4096;
-/// Bytes of the text of a kernel that is run: compilers are slow with long ones.
-const MAX_TEXT: usize = 12_000;
 
-/// Runs a kernel as WGSL: the first of each family that is not too long, or with `ELINVAR_WGSL` set
-/// each.
+/// Runs a kernel as WGSL the first time that it is met, if `ELINVAR_WGSL` is set: compilers of
+/// software devices take long with it.
 pub fn as_wgsl(kernel: &Kernel, launch: &Launch, before: &[Memory], want: &[Memory]) {
     static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let all = std::env::var_os("ELINVAR_WGSL").is_some();
     let threads: u64 =
         launch.groups.iter().map(|&n| u64::from(n)).product::<u64>() * u64::from(kernel.invocations());
-    if threads > MAX_THREADS {
+    if std::env::var_os("ELINVAR_WGSL").is_none() || threads > MAX_THREADS {
         return;
     }
-    let name = if all { kernel.name.clone() } else { family(&kernel.name).to_string() };
-    let is_new = |name: &str| !SEEN.lock().expect("no thread panics while it holds the lock").contains(name);
-    if !is_new(&name) {
+    if !SEEN.lock().expect("no thread panics while it holds the lock").insert(kernel.name.clone()) {
         return;
     }
     let Some((d, target)) = device() else { return };
-    if all {
-        keep(kernel, target);
-    }
+    keep(kernel, target);
     let text = match emitted(kernel, target) {
         Ok(text) => text,
-        Err(why) => {
-            if all {
-                println!("wgsl refused {}: {why}", kernel.name);
-            }
-            return;
-        }
+        Err(why) => return println!("wgsl refused {}: {why}", kernel.name),
     };
-    if text.len() > MAX_TEXT && !all {
-        return;
-    }
-    if !SEEN.lock().expect("no thread panics while it holds the lock").insert(name) {
-        return;
-    }
     let start = std::time::Instant::now();
     let got = run(d, kernel, target, &text, launch, before);
     println!("wgsl ran {}: {} bytes of text, {:?}", kernel.name, text.len(), start.elapsed());

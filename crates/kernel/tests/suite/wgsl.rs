@@ -340,9 +340,9 @@ fn what_is_not_promised_is_a_function() {
     assert!(contracting.contains("^ vec4<u32>(params.zero))"), "{contracting}");
 }
 
-/// What the functions are made of, on a device that takes subnormal numbers for 0 everywhere, rounds
-/// a multiply-add twice and quotients and roots wrongly: subnormal operands and results, numbers
-/// that cancel, zeros, infinities and NaN.
+/// What the functions are made of, on a device that takes subnormal numbers for 0 everywhere,
+/// rounds a multiply-add twice and quotients and roots wrongly: subnormal operands and results,
+/// numbers that cancel, zeros, infinities and NaN.
 #[test]
 fn functions_need_no_more_than_rounded_sums_of_normal_numbers() {
     let text = "kernel t group 64 1 1 { buffer x f32 read buffer y f32 write

@@ -42,8 +42,8 @@ impl Vulkan {
     ///
     /// # Safety
     /// The words are a valid module for this device, with the entry point `main`, the buffers of
-    /// `kernel` as storage buffers of set 0 in its order, and its parameters as push constants, each
-    /// at the next multiple of its size.
+    /// `kernel` as storage buffers of set 0 in its order, and its parameters as push constants,
+    /// each at the next multiple of its size.
     pub unsafe fn module_of_spirv(&self, kernel: &Kernel, words: &[u32]) -> Result<Module> {
         let whole = Pipeline::new(&self.shared, kernel, words, false)?;
         Ok(Module(Limited::new(kernel, whole, None)))

@@ -100,8 +100,8 @@ impl Printer<'_> {
         })
     }
 
-    /// A product of which no compiler knows that it is one, so that none adds to it without rounding
-    /// it.
+    /// A product of which no compiler knows that it is one, so that none adds to it without
+    /// rounding it.
     fn disguised(&self, like: Value, product: &str) -> String {
         let (float, width) = (self.ty(like), self.width(like));
         let word = vector_name(Scalar::U32, width);

@@ -3,12 +3,12 @@
 //! The kernel is verified, optimised and lowered first; what is left maps to WGSL statement by
 //! statement, in files of the same names as those of other targets. An instruction is a `let`, what
 //! branches yield and loops carry is a `var`. No value is a const-expression, not even a constant,
-//! so that whatever a compiler folds is folded by the rules of run time: there is no shift, quotient
-//! or overflow that it could refuse a module for.
+//! so that whatever a compiler folds is folded by the rules of run time: there is no shift,
+//! quotient or overflow that it could refuse a module for.
 //!
 //! **What WGSL has not is lowered** (see `pass::lower`): 64-bit integers are pairs of words, memory
-//! is words that f16, bf16, bytes and truth values are packed into, copies are loads and stores, and
-//! subgroup operations go through shared memory unless the device has subgroups of the kernel's
+//! is words that f16, bf16, bytes and truth values are packed into, copies are loads and stores,
+//! and subgroup operations go through shared memory unless the device has subgroups of the kernel's
 //! size. There is no f64 and there are no fragments: kernels that have them are refused.
 //!
 //! **What WGSL does not promise is built**, as [`Target`] says: a fused multiply-add, correctly

@@ -50,8 +50,8 @@ pub struct Target {
     /// Is 0 + x what it should be where x is -0? Where a compiler takes it for x, or a choice
     /// between 0 and -1 for a negation, constants are disguised.
     pub keeps_zeros: bool,
-    /// The size of subgroups, if it is always the same, and lanes are neighbours in the order of the
-    /// local index. Otherwise lanes exchange numbers through shared memory.
+    /// The size of subgroups, if it is always the same, and lanes are neighbours in the order of
+    /// the local index. Otherwise lanes exchange numbers through shared memory.
     pub subgroup: Option<u32>,
     /// Storage buffers of a kernel, at most (`maxStorageBuffersPerShaderStage`).
     pub buffers: u32,

@@ -10,7 +10,8 @@
 //!
 //! Operands that are not finite, and zero factors, take no part in this: what becomes of them is
 //! told by their bits. But for conversions of whole numbers below 2^24 (2^53) to the float type,
-//! nothing here is arithmetic on floats, so it does not need a device that keeps subnormals, or NaN.
+//! nothing here is arithmetic on floats, so it does not need a device that keeps subnormals, or
+//! NaN.
 
 use super::writer::Writer;
 use crate::ir::{Binary, Compare, Constant, Scalar, Value};

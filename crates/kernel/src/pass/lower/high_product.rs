@@ -6,7 +6,8 @@ use crate::ir::{Binary, Compare, Scalar, Value};
 /// Bits of half a word.
 const HALF: u32 = 16;
 
-/// The upper word of the product of two words, from four products of halves, whose sums do not wrap.
+/// The upper word of the product of two words, from four products of halves, whose sums do not
+/// wrap.
 pub fn mul_high(w: &mut Writer, a: Value, b: Value) -> Value {
     if w.scalar(a) == Scalar::U32 {
         return unsigned(w, a, b);

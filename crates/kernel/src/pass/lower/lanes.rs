@@ -1,9 +1,9 @@
 //! Lowering of subgroup operations to exchanges through shared memory, for targets without them, or
 //! whose subgroups have another size than the kernel's.
 //!
-//! Lanes are neighbours in the order of `LocalIndex`. Each invocation stores its number, and after a
-//! barrier reads those of the others; another barrier keeps the next exchange from coming too early.
-//! Subgroup operations are uniform, so barriers may stand where they do.
+//! Lanes are neighbours in the order of `LocalIndex`. Each invocation stores its number, and after
+//! a barrier reads those of the others; another barrier keeps the next exchange from coming too
+//! early. Subgroup operations are uniform, so barriers may stand where they do.
 
 use super::writer::Writer;
 use crate::ir::{
@@ -11,8 +11,8 @@ use crate::ir::{
 };
 use crate::pass::replacement::Replacements;
 
-/// Does away with all subgroup operations. With `native` the exchanges stay, and only the numbers of
-/// lanes and subgroups are computed.
+/// Does away with all subgroup operations. With `native` the exchanges stay, and only the numbers
+/// of lanes and subgroups are computed.
 pub fn exchange(k: &mut Kernel, native: bool) {
     let Some(size) = k.subgroup else { return };
     let mut most = 0;

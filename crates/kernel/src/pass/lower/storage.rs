@@ -4,13 +4,13 @@
 //! **Buffers** become buffers of words, as many elements in each as fit, the first in the lowest
 //! bits: the bytes of a buffer stay as they are. A load takes a word apart. A store of whole words
 //! is one; a store of less must leave the neighbours alone, which other invocations may be storing
-//! to, so it is two atomics: an `and` that clears the bits, and an `or` that sets them. Nobody sees
-//! what is between the two, for nobody else may touch the element. Loads from a buffer with such
-//! stores are atomics, too: a target may want all accesses of an atomic word to be.
+//! to, so it is two atomics: an `and` that clears the bits, and an `or` that sets them. What is
+//! between the two is not seen, for no other invocation may touch the element. Loads from a buffer
+//! with such stores are atomics, too: a target may want all accesses of an atomic word to be.
 //!
-//! **Shared memory**, whose layout nobody else sees, becomes f32 or u32, an element in each word,
-//! rounded or cut when it is stored: every word has one owner, and no atomics are needed. It takes
-//! up to four times the bytes.
+//! **Shared memory**, whose layout is seen by the kernel alone, becomes f32 or u32, an element in
+//! each word, rounded or cut when it is stored: every word has one owner, and no atomics are
+//! needed. It takes up to four times the bytes.
 //!
 //! Conversions are integer operations but for one product and one sum of normal numbers, so that
 //! they depend neither on a target's conversions nor on whether it keeps subnormals.

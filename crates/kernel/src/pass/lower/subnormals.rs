@@ -3,8 +3,9 @@
 //!
 //! Sums and products of f32 are those of f64, rounded: f64 has more than twice the bits of f32 and
 //! two to spare, so rounding twice is rounding once (Figueroa, "When is double rounding
-//! innocuous?", 1995), and where the result is subnormal the first is exact. Without f64, the device's
-//! own result stays where it cannot have been flushed, and is computed in integers elsewhere.
+//! innocuous?", 1995), and where the result is subnormal the first is exact. Without f64, the
+//! device's own result stays where it cannot have been flushed, and is computed in integers
+//! elsewhere.
 
 use super::writer::Writer;
 use super::{fma_by_f64, fma_by_integers};

@@ -271,7 +271,8 @@ fn divided_one(w: &mut Writer, a: Pair, b: Pair) -> [Value; 4] {
     results
 }
 
-/// 64 steps: a bit of the dividend goes into the remainder, and one of the quotient takes its place.
+/// 64 steps: a bit of the dividend goes into the remainder, and one of the quotient takes its
+/// place.
 fn bit_by_bit(w: &mut Writer, a: Pair, b: Pair) -> Vec<Value> {
     let [zero, one, bits] = [0, 1, 64].map(|n| word(w, a[0], n));
     let args: Vec<Value> = (0..5).map(|_| w.value(Type::U32)).collect();

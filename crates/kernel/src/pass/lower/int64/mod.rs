@@ -14,8 +14,7 @@ mod convert;
 
 use super::writer::Writer;
 use crate::ir::{
-    Binary, Builtin, Compare, Elem, Inst, Kernel, Op, Param, Place, Reduce, Region, Scalar, Type,
-    Value,
+    Binary, Builtin, Compare, Elem, Inst, Kernel, Op, Param, Place, Reduce, Region, Scalar, Type, Value,
 };
 use arith::{Pair, element};
 use std::collections::HashSet;
@@ -319,9 +318,9 @@ impl Split {
         self.w.out.push(Inst { op: Op::For { start, end, step, init, body }, results });
     }
 
-    /// A loop that counts in 64 bits: the number of its iterations, which is below 2^63 for any loop
-    /// that ends in a lifetime, is cut into a number of inner loops and what is left for the last of
-    /// them. The index is carried as a pair.
+    /// A loop that counts in 64 bits: the number of its iterations, which is below 2^63 for any
+    /// loop that ends in a lifetime, is cut into a number of inner loops and what is left for the
+    /// last of them. The index is carried as a pair.
     fn count(&mut self, bounds: [Value; 3], init: Vec<Value>, mut body: Region, results: &[Value]) {
         let signed = self.w.scalar(bounds[0]).is_signed();
         let by_one = self.ones.contains(&bounds[2]);
