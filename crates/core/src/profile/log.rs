@@ -215,6 +215,10 @@ impl Session {
     }
     /// Waits for the devices that worked, and gives what was recorded.
     pub fn end(mut self) -> Record {
+        // What another session has asked a device for belongs to this one, too: it is in the log
+        // when that one is over.
+        static ENDS: Mutex<()> = Mutex::new(());
+        let _alone = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
         let sources = std::mem::take(&mut log().sources);
         // Not under the lock: a device that is waited for may have something to say.
         let devices: Vec<Event> =
