@@ -415,3 +415,4 @@ impl Compute for Cpu {
 
 // Running a function again costs what its work costs: there is no queue to fill.
 elinvar_ops::without_capture! { impl [] Cpu }
+elinvar_ops::host_streams! { impl [] Cpu }

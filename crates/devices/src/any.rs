@@ -5,9 +5,13 @@
 
 use elinvar_core::{DType, Result};
 use elinvar_cpu::Cpu;
-use elinvar_ops::backend::{Backend, Capture, Delegate, DeviceOf, Kind, Memory, Recorded, View, delegate};
+use elinvar_ops::backend::{
+    Backend, Capture, Delegate, DeviceOf, Kind, Memory, PinnedObject, Recorded, StreamObject, Streams,
+    TransferObject, View, delegate,
+};
 use elinvar_reference::Reference;
 use std::fmt;
+use std::sync::Arc;
 
 /// A backend that is chosen at run time, by the device.
 #[derive(Clone, Copy, Debug, Default)]
@@ -201,5 +205,32 @@ impl Capture for Any {
             let inner = <B as Member>::pick_mut(buffer);
             B::make_unique(d, inner.expect("a tensor's memory is of its device"))
         })
+    }
+}
+
+impl Streams for Any {
+    fn stream(d: &Device) -> Result<Arc<dyn StreamObject>> {
+        on!(d, B, d => B::stream(d))
+    }
+    fn pin(d: &Device, bytes: usize) -> Result<Box<dyn PinnedObject>> {
+        on!(d, B, d => B::pin(d, bytes))
+    }
+    fn upload_pinned(
+        d: &Device,
+        from: Box<dyn PinnedObject>,
+        dtype: DType,
+        len: usize,
+    ) -> Result<(AnyBuffer, Box<dyn TransferObject>)> {
+        on!(d, B, d => {
+            let (buffer, transfer) = delegate::upload_pinned::<B>(d, from, dtype, len)?;
+            Ok((<B as Member>::wrap(buffer), transfer))
+        })
+    }
+    fn download_pinned(
+        d: &Device,
+        x: View<'_, Self>,
+        pinned: Box<dyn PinnedObject>,
+    ) -> Result<Box<dyn TransferObject>> {
+        on!(d, B, d => delegate::download_pinned::<B>(d, to::<B>(x), pinned))
     }
 }

@@ -85,6 +85,7 @@ fn properties(i: &Info) -> Properties {
         largest_allocation: Some(i.largest),
         compute_units: i.compute_units,
         subgroup: i.subgroup,
+        parallel_streams: i.queues,
         shared_memory: Some(i.shared),
         matrix_units: matrix_units.collect(),
     }

@@ -22,6 +22,8 @@ pub struct Properties {
     /// Invocations that run in step, as few and as many; of a processor, the numbers of f32 in a
     /// vector register.
     pub subgroup: [u32; 2],
+    /// Can work of several streams run side by side? Elsewhere streams are an order on one queue.
+    pub parallel_streams: bool,
     /// Bytes of memory that a workgroup shares.
     pub shared_memory: Option<u32>,
     /// What its tensor cores, or AMX, multiply; none without such. All but those of f64 are used in
@@ -95,6 +97,7 @@ fn host(class: &str) -> Properties {
         largest_allocation: None,
         compute_units: Some(1),
         subgroup: [1; 2],
+        parallel_streams: false,
         shared_memory: None,
         matrix_units: Vec::new(),
     }

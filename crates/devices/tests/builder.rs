@@ -8,7 +8,7 @@
 
 use elinvar_core::{Autotune, DType, DeviceKind, Error, ErrorKind, Precision, Setting, Settings, Validation};
 use elinvar_devices::{Any, Device, DeviceBuilder, Exactness};
-use elinvar_tensor::{Tensor, try_run};
+use elinvar_tensor::{Pinned, Stream, Tensor, try_run};
 use std::process::Command;
 
 const MIB: u64 = 1 << 20;
@@ -310,7 +310,29 @@ fn properties_of_devices() {
     assert!(p.to_string().contains("sm_90") && p.to_string().contains("matrix units: f16"), "{p}");
     for d in &all {
         assert!(!d.properties.to_string().contains('\n'), "{}", d.properties);
+        // The same program runs on each, in the order of its calls where there is one queue.
+        assert_eq!(d.properties.parallel_streams, d.device.to_string().starts_with("cuda"), "{}", d.device);
+        streams(&d.device).unwrap_or_else(|e| panic!("{}: {e}", d.device));
     }
+}
+
+/// A device that is chosen at run time has streams like any other, and takes its own events alone.
+fn streams(d: &Device) -> Result<(), Error> {
+    let stream = Stream::new(d)?;
+    let mut pinned = Pinned::new(&[3], DType::I32, d)?;
+    pinned.fill_from(&[1i32, 2, 3])?;
+    let (x, copy) = stream.scope(|| pinned.upload())?;
+    let event = stream.record()?;
+    Stream::new(d)?.wait(&event)?;
+    assert_eq!((&x * 2).to_vec::<i32>()?, [2, 4, 6]);
+    assert_eq!(copy.wait()?.download(&x)?.wait()?.bytes(), [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
+    let other = if *d == Device::reference() { Device::cpu() } else { Device::reference() };
+    let e = Stream::new(&other)?.wait(&event).unwrap_err();
+    let want = format!("{other}: an event of {d}; a stream takes those of its own device");
+    assert_eq!((e.kind(), e.message()), (ErrorKind::DeviceMismatch, &*want));
+    let e = Pinned::new(&[3], DType::I32, &other)?.download(&x).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::DeviceMismatch, "{e}");
+    Ok(())
 }
 
 /// The table in the guide, and the variables in the reference.

@@ -83,6 +83,9 @@ impl Driver for Interp {
     type Module = InterpModule;
     type Timestamp = Instant;
     type Graph = Infallible;
+    type Event = ();
+    type Pinned = Vec<u8>;
+    type Transfer = Vec<u8>;
 
     fn list() -> Result<Vec<Info>> {
         Ok(vec![Info {
@@ -106,6 +109,7 @@ impl Driver for Interp {
             cp_async: true,
             // It does, but what is worth it fills more shared memory than this.
             tma: false,
+            queues: false,
             mma_shapes: [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)]
                 .map(|(elem, terms)| MmaShape { elem, shape: [16, 16, terms] })
                 .to_vec(),
@@ -117,6 +121,22 @@ impl Driver for Interp {
     }
     fn info(&self) -> &Info {
         &self.info
+    }
+    // Work is done when it has been given to the queue.
+    fn queue(&self) -> Result<Option<Interp>> {
+        Ok(None)
+    }
+    fn record(&self) -> Result<()> {
+        Ok(())
+    }
+    fn after(&self, (): &()) -> Result<()> {
+        Ok(())
+    }
+    fn reached(&self, (): &()) -> Result<bool> {
+        Ok(true)
+    }
+    fn wait_for(&self, (): &()) -> Result<()> {
+        Ok(())
     }
     fn allocate(&self, bytes: u64) -> Result<InterpMemory> {
         if bytes > self.info.largest {
@@ -156,6 +176,17 @@ impl Driver for Interp {
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         bytes.copy_from_slice(&from.take()[..bytes.len()]);
         Ok(())
+    }
+    fn pin(&self, bytes: usize) -> Result<Vec<u8>> {
+        Ok(vec![0; bytes])
+    }
+    fn upload(&self, from: Vec<u8>, to: Slice<'_, Self>) -> Result<Vec<u8>> {
+        to.put(&from[..to.len as usize]);
+        Ok(from)
+    }
+    fn download(&self, from: Slice<'_, Self>, mut to: Vec<u8>) -> Result<Vec<u8>> {
+        to[..from.len as usize].copy_from_slice(&from.take());
+        Ok(to)
     }
     fn wait(&self) -> Result<()> {
         Ok(())

@@ -1,9 +1,10 @@
 //! Drivers: devices as thin as they can be, with memory, kernels and a queue.
 //!
-//! A [`Driver`] is one opened device. It has a queue of its own, to which work is given in order;
-//! each piece of work sees what those before it wrote, and only reads wait for it. What a driver
-//! does not know: tensors, dtypes, which memory is free, which kernel to take. All of that is in
-//! the backend, once for all drivers.
+//! A [`Driver`] is one opened device and one of its queues, to which work is given in order; each
+//! piece of work sees what those before it wrote, and only reads wait for it. [`Driver::queue`]
+//! gives the same device with another queue: between the two, events are the only order. What a
+//! driver does not know: tensors, dtypes, which memory is free, which kernel to take. All of that
+//! is in the backend, once for all drivers.
 //!
 //! * [`cuda`]: NVIDIA's GPUs, through their driver's own library; looked for at run time.
 //! * [`vulkan`]: any GPU of any vendor, and software devices; the loader is looked for at run time.
@@ -122,6 +123,8 @@ pub struct Info {
     /// Does it copy to shared memory while a kernel goes on? Elsewhere such copies are loads and
     /// stores, and nothing is gained.
     pub cp_async: bool,
+    /// Has it several queues that work side by side?
+    pub queues: bool,
     /// Does it fetch TMA tiles to shared memory, and multiply them there?
     pub tma: bool,
     /// What its tensor cores multiply; none without such.
@@ -214,15 +217,37 @@ pub(crate) fn numbered<T>(driver: &str, all: Vec<T>, number: usize) -> Result<T>
     })
 }
 
-/// An opened device.
+/// Bytes of the host that a device copies from and to by itself.
+pub trait Pinned: AsRef<[u8]> + AsMut<[u8]> + Send + Sync + fmt::Debug + 'static {}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]> + Send + Sync + fmt::Debug + 'static> Pinned for T {}
+
+/// A copy that is under way, with the pinned memory that it needs. Dropped, it is waited for.
+pub trait PendingCopy<P>: Send + Sync + fmt::Debug + 'static {
+    /// Waits for the copy; gives the memory back.
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    fn wait(self) -> Result<P>;
+}
+
+/// Devices that have copied when they have been asked to.
+impl PendingCopy<Vec<u8>> for Vec<u8> {
+    fn wait(self) -> Result<Vec<u8>> {
+        Ok(self)
+    }
+}
+
+/// An opened device, and one of its queues.
 ///
 /// All methods may be called from several threads; the order of the queue is the order of the
-/// calls.
+/// calls. Memory and modules are the device's: all of its queues may use them, in an order that
+/// events make.
 pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// The word before the number in a device's name.
     const NAME: &'static str;
     /// Memory of the device. Freed when dropped, but not before the work that was given to the
-    /// queue until then is done.
+    /// device's queues until then is done.
     type Memory: Send + Sync + fmt::Debug;
     /// A kernel, ready to be started.
     type Module: Send + Sync + fmt::Debug;
@@ -230,6 +255,12 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     type Timestamp: Send + Sync + fmt::Debug;
     /// Calls that the device keeps; `Infallible` if it keeps none.
     type Graph: CallGraph<Self>;
+    /// A place in a queue, for which others can wait.
+    type Event: Send + Sync + fmt::Debug;
+    /// Memory of the host that the device reaches.
+    type Pinned: Pinned;
+    /// A copy from or to such memory.
+    type Transfer: PendingCopy<Self::Pinned>;
 
     /// The devices of this machine, the fastest kind first; `open` counts in this order.
     ///
@@ -244,7 +275,35 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// What is known of this device.
     fn info(&self) -> &Info;
 
-    /// Memory; nothing is said about what it holds.
+    /// The same device with a queue of its own, and memory and modules in common. `None` if the
+    /// device has one queue. When it is dropped, it waits for its work.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    fn queue(&self) -> Result<Option<Self>>;
+    /// The place behind everything that was given to the queue until now.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    fn record(&self) -> Result<Self::Event>;
+    /// What the queue is given from now on comes behind an event of one of the device's queues.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    fn after(&self, event: &Self::Event) -> Result<()>;
+    /// Did the device come to an event?
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    fn reached(&self, event: &Self::Event) -> Result<bool>;
+    /// Waits until the device comes to an event.
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    fn wait_for(&self, event: &Self::Event) -> Result<()>;
+
+    /// Memory for this queue; others use it behind an event of this one. Nothing is said about what
+    /// it holds.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -294,6 +353,23 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// `DeviceLost`, `OutOfMemory`.
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()>;
+    /// So many bytes of pinned memory, all 0.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn pin(&self, bytes: usize) -> Result<Self::Pinned>;
+    /// Copies as many bytes as the target has from pinned memory, in the queue's order, and does
+    /// not wait for it.
+    ///
+    /// # Errors
+    /// `DeviceLost`, `OutOfMemory`.
+    fn upload(&self, from: Self::Pinned, to: Slice<'_, Self>) -> Result<Self::Transfer>;
+    /// Copies memory to the first bytes of pinned memory, in the queue's order, and does not wait
+    /// for it.
+    ///
+    /// # Errors
+    /// `DeviceLost`, `OutOfMemory`.
+    fn download(&self, from: Slice<'_, Self>, to: Self::Pinned) -> Result<Self::Transfer>;
     /// Waits for everything that was given to the queue.
     ///
     /// # Errors

@@ -5,7 +5,8 @@ use crate::{CallGraph, Driver, Info, Interp, Slice, VendorGemm};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What a device was asked for.
@@ -31,6 +32,12 @@ pub enum Call {
     Graph(usize),
     /// So many calls were made at once.
     Replay(usize),
+    /// Another queue was made.
+    Queue,
+    /// A queue, by its number, has to wait for another.
+    After(u32, u32),
+    /// So many bytes were copied from or to pinned memory.
+    Transfer(u64),
 }
 
 impl Call {
@@ -45,7 +52,10 @@ impl Call {
             | Call::Copy(_)
             | Call::Timestamp
             | Call::Graph(_)
-            | Call::Replay(_) => false,
+            | Call::Replay(_)
+            | Call::Queue
+            | Call::After(..)
+            | Call::Transfer(_) => false,
         }
     }
 }
@@ -55,7 +65,11 @@ impl Call {
 #[derive(Debug)]
 pub struct Null {
     info: Info,
-    calls: Mutex<Vec<Call>>,
+    /// Which of the device's queues.
+    queue: u32,
+    /// Of all queues, and how many there are.
+    calls: Arc<Mutex<Vec<Call>>>,
+    queues: Arc<AtomicU32>,
 }
 
 impl Null {
@@ -63,7 +77,7 @@ impl Null {
         // A list of whole entries: a panic elsewhere does not spoil it.
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn record(&self, call: Call) {
+    fn record_call(&self, call: Call) {
         self.calls().push(call);
     }
     /// What was asked for since the last time, in order.
@@ -81,25 +95,49 @@ impl Driver for Null {
     type Timestamp = ();
     /// How many calls.
     type Graph = usize;
+    /// The number of its queue.
+    type Event = u32;
+    type Pinned = Vec<u8>;
+    type Transfer = Vec<u8>;
 
     fn list() -> Result<Vec<Info>> {
-        let like = |info: Info| Info { name: "null".into(), ..info };
+        let like = |info: Info| Info { name: "null".into(), queues: true, ..info };
         Ok(Interp::list()?.into_iter().map(like).collect())
     }
     fn open(number: usize) -> Result<Null> {
         let info = crate::numbered(Self::NAME, Null::list()?, number)?;
-        Ok(Null { info, calls: Mutex::default() })
+        Ok(Null { info, queue: 0, calls: Arc::default(), queues: Arc::new(AtomicU32::new(1)) })
     }
     fn info(&self) -> &Info {
         &self.info
     }
+    fn queue(&self) -> Result<Option<Null>> {
+        self.record_call(Call::Queue);
+        let queue = self.queues.fetch_add(1, Relaxed);
+        let (calls, queues) = (self.calls.clone(), self.queues.clone());
+        Ok(Some(Null { info: self.info.clone(), queue, calls, queues }))
+    }
+    fn record(&self) -> Result<u32> {
+        Ok(self.queue)
+    }
+    fn after(&self, event: &u32) -> Result<()> {
+        self.record_call(Call::After(self.queue, *event));
+        Ok(())
+    }
+    fn reached(&self, _: &u32) -> Result<bool> {
+        Ok(true)
+    }
+    fn wait_for(&self, _: &u32) -> Result<()> {
+        self.record_call(Call::Wait);
+        Ok(())
+    }
     fn allocate(&self, bytes: u64) -> Result<u64> {
-        self.record(Call::Allocate(bytes));
+        self.record_call(Call::Allocate(bytes));
         Ok(bytes)
     }
     fn compile(&self, kernel: &Kernel) -> Result<String> {
         elinvar_kernel::verify::verify(kernel).map_err(|e| Error::unsupported(e.to_string()))?;
-        self.record(Call::Compile(kernel.name.clone()));
+        self.record_call(Call::Compile(kernel.name.clone()));
         Ok(kernel.name.clone())
     }
     fn launch(
@@ -109,7 +147,7 @@ impl Driver for Null {
         launch: &Launch,
         _: Option<&[u8]>,
     ) -> Result<()> {
-        self.record(Call::Launch(module.clone(), launch.groups));
+        self.record_call(Call::Launch(module.clone(), launch.groups));
         Ok(())
     }
     fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
@@ -117,11 +155,11 @@ impl Driver for Null {
         Ok(false)
     }
     fn write(&self, _: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
-        self.record(Call::Write(bytes.len() as u64));
+        self.record_call(Call::Write(bytes.len() as u64));
         Ok(())
     }
     fn copy(&self, _: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
-        self.record(Call::Copy(to.len));
+        self.record_call(Call::Copy(to.len));
         Ok(())
     }
     fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
@@ -129,15 +167,27 @@ impl Driver for Null {
     }
     fn read(&self, _: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         bytes.fill(0);
-        self.record(Call::Read(bytes.len() as u64));
+        self.record_call(Call::Read(bytes.len() as u64));
         Ok(())
     }
+    fn pin(&self, bytes: usize) -> Result<Vec<u8>> {
+        Ok(vec![0; bytes])
+    }
+    fn upload(&self, from: Vec<u8>, to: Slice<'_, Self>) -> Result<Vec<u8>> {
+        self.record_call(Call::Transfer(to.len));
+        Ok(from)
+    }
+    fn download(&self, from: Slice<'_, Self>, mut to: Vec<u8>) -> Result<Vec<u8>> {
+        self.record_call(Call::Transfer(from.len));
+        to.fill(0);
+        Ok(to)
+    }
     fn wait(&self) -> Result<()> {
-        self.record(Call::Wait);
+        self.record_call(Call::Wait);
         Ok(())
     }
     fn mark(&self) -> Result<()> {
-        self.record(Call::Timestamp);
+        self.record_call(Call::Timestamp);
         Ok(())
     }
     fn between(&self, (): &(), (): &()) -> Result<Duration> {
@@ -147,11 +197,11 @@ impl Driver for Null {
 
 impl CallGraph<Null> for usize {
     fn capture(device: &Null, calls: &[crate::Call<'_, Null>]) -> Result<Option<usize>> {
-        device.record(Call::Graph(calls.len()));
+        device.record_call(Call::Graph(calls.len()));
         Ok(Some(calls.len()))
     }
     fn replay(&self, device: &Null) -> Result<()> {
-        device.record(Call::Replay(*self));
+        device.record_call(Call::Replay(*self));
         Ok(())
     }
 }

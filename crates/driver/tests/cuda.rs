@@ -9,7 +9,7 @@ mod doubles;
 use doubles::{doubles, slice};
 use elinvar_core::{DType, ErrorKind, Layout, Shape};
 use elinvar_driver::cuda::{Graph, use_library};
-use elinvar_driver::{Call, CallGraph, Cuda, Driver, Kind};
+use elinvar_driver::{Call, CallGraph, Cuda, Driver, Kind, PendingCopy};
 use elinvar_gpu_kernels::gemm::tma_wgmma;
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_kernel::Kernel;
@@ -214,6 +214,111 @@ fn kept_calls_are_made_again() {
     assert!(Graph::capture(&d, &[]).unwrap().is_some());
 }
 
+/// y[i] = the number of passes, by so many of them.
+fn passes() -> Kernel {
+    let k = Builder::new("passes", [32, 1, 1]);
+    let y = k.buffer("y", Elem::U32, Access::ReadWrite);
+    let n = k.param("n", Scalar::U32);
+    let i = k.local_id(0);
+    k.store(y, i, k.u32(0));
+    k.each(k.u32(0), n, k.u32(1), |_| k.store(y, i, k.load(y, i, 1) + 1));
+    k.finish()
+}
+
+/// Two streams: without an event they overlap, by the device's clock, and with one the second
+/// begins when the first is done. The emulated device, whose streams run as late as they can, shows
+/// what is read without waiting.
+fn two_streams(d: &Cuda, n: u32) -> elinvar_core::Result<()> {
+    let other = d.queue()?.expect("it has several");
+    let module = d.compile(&passes())?;
+    let memory = d.allocate(2 * 4096)?;
+    let [x, y] = [0, 1].map(|i| slice::<Cuda>(&memory, i * 4096, 128));
+    let first = |q: &Cuda, at| -> elinvar_core::Result<u32> {
+        let mut got = [0; 4];
+        q.read(at, &mut got)?;
+        Ok(u32::from_le_bytes(got))
+    };
+    let launch = |n: u32| Launch { groups: [1, 1, 1], params: vec![n.into()] };
+    d.write(x, &[7; 128])?;
+    d.write(y, &[7; 128])?;
+    d.wait()?;
+    if d.info().kind == Kind::Software {
+        d.launch(&module, &[x], &launch(1), None)?;
+        assert_ne!(first(&other, x)?, 1, "no queue waits for it");
+        assert_eq!(first(d, x)?, 1);
+    }
+    d.launch(&module, &[x], &launch(n), None)?;
+    let event = d.record()?;
+    other.after(&event)?;
+    assert_eq!(first(&other, x)?, n);
+    assert!(d.reached(&event)?);
+
+    let time = |waits: bool| -> elinvar_core::Result<[Duration; 2]> {
+        d.wait()?;
+        other.wait()?;
+        let from = d.mark()?;
+        d.launch(&module, &[x], &launch(n), None)?;
+        let (middle, event) = (d.mark()?, d.record()?);
+        if waits {
+            other.after(&event)?;
+        }
+        other.launch(&module, &[y], &launch(n), None)?;
+        let to = other.mark()?;
+        Ok([d.between(&from, &middle)?, d.between(&from, &to)?])
+    };
+    let ([one, beside], [alone, behind]) = (time(false)?, time(true)?);
+    println!("one: {one:?}, two side by side: {beside:?}, two in a row: {behind:?}");
+    assert!(beside < one * 3 / 2, "{one:?} {beside:?}");
+    assert!(behind > alone * 9 / 5, "{alone:?} {behind:?}");
+    Ok(())
+}
+
+/// The same on NVIDIA's own driver.
+#[test]
+#[ignore = "needs a GPU"]
+fn streams_overlap_on_a_card() {
+    two_streams(&Cuda::open(0).unwrap(), 20_000_000).unwrap();
+}
+
+/// Calls that were kept for one stream, made in another: behind what wrote their numbers.
+fn graph_in_another_stream(d: &Cuda) -> elinvar_core::Result<()> {
+    let other = d.queue()?.expect("it has several");
+    let module = d.compile(&twice())?;
+    let memory = d.allocate(2 * 4096)?;
+    let [a, b] = [0, 1].map(|i| slice::<Cuda>(&memory, i * 4096, 400));
+    other.after(&d.record()?)?;
+    other.write(a, &3u32.to_le_bytes().repeat(100))?;
+    let launch = Launch { groups: [2, 1, 1], params: vec![1u32.into(), Constant::int(Scalar::I64, 100)] };
+    let q = 7u32.to_le_bytes();
+    let call = Call::Launch { module: &module, buffers: vec![a, b], launch: &launch, args: Some(&q) };
+    let graph = Graph::capture(d, &[call])?.expect("this driver keeps calls");
+    graph.replay(&other)?;
+    let mut got = vec![0; 400];
+    other.read(b, &mut got)?;
+    assert!(got.chunks(4).all(|v| v == 14u32.to_le_bytes()), "{got:?}");
+    Ok(())
+}
+
+/// Pinned memory goes up and down without a wait between; a copy that is dropped is waited for.
+#[test]
+fn pinned_memory_is_copied() {
+    let (d, elsewhere) = (device(), device());
+    let memory = d.allocate(1 << 20).unwrap();
+    let whole = slice::<Cuda>(&memory, 16, (1 << 20) - 16);
+    let mut pinned = d.pin(whole.len as usize).unwrap();
+    assert!(pinned.as_ref().iter().all(|b| *b == 0));
+    pinned.as_mut().iter_mut().zip(0..).for_each(|(b, i)| *b = (i % 251) as u8);
+    let up = d.upload(pinned, whole).unwrap();
+    let down = d.download(whole, d.pin(1 << 20).unwrap()).unwrap();
+    let (sent, got) = (up.wait().unwrap(), down.wait().unwrap());
+    assert!(got.as_ref()[..sent.as_ref().len()] == *sent.as_ref());
+    drop(d.download(whole, sent).unwrap());
+    // No bytes, and memory of another device.
+    d.upload(d.pin(0).unwrap(), slice::<Cuda>(&memory, 0, 0)).unwrap().wait().unwrap();
+    let e = d.upload(elsewhere.pin(64).unwrap(), slice::<Cuda>(&memory, 0, 64)).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
+}
+
 /// The device's own clock goes on, and knows marks of one device only.
 #[test]
 fn marks_have_a_time_between_them() {
@@ -291,6 +396,19 @@ fn tried(how: &str) -> elinvar_core::Result<()> {
             d.read(y, &mut got)?;
             assert_eq!(u32::from_le_bytes(got), 7);
         }
+        "two streams" => two_streams(&d, 2_000)?,
+        "graph in another stream" => graph_in_another_stream(&d)?,
+        "free what another stream uses" => {
+            let other = d.queue()?.expect("it has several");
+            let large = other.allocate(40 << 20)?;
+            let part = slice::<Cuda>(&large, 0, 4096);
+            other.write(part, &[1; 4096])?;
+            other.copy(part, slice::<Cuda>(&large, 8192, 4096))?;
+            drop(large);
+            // There is room for it only when the other stream is done with it.
+            d.allocate(40 << 20)?;
+            other.wait()?;
+        }
         "share 64 KiB" => turns(&d, (64 << 10) / 4 - 64)?,
         "share 65 KiB" => turns(&d, (65 << 10) / 4 - 64)?,
         "multiply" => multiplies(&d)?,
@@ -336,8 +454,16 @@ fn outcome(how: &str, vars: &[(&str, &str)]) -> String {
 
 #[test]
 fn what_a_machine_may_lack() {
-    let rows: [(&str, &[(&str, &str)], &[&str]); 20] = [
+    let rows: [(&str, &[(&str, &str)], &[&str]); 24] = [
         ("use", &[], &["fine"]),
+        ("two streams", &[], &["fine"]),
+        ("graph in another stream", &[], &["fine"]),
+        ("free what another stream uses", &[("ELINVAR_EMULATED_CUDA_MEMORY", "67108864")], &["fine"]),
+        (
+            "free what another stream uses",
+            &[("ELINVAR_EMULATED_CUDA_MEMORY", "67108864"), ("ELINVAR_EMULATED_CUDA_POOLS", "0")],
+            &["fine"],
+        ),
         ("use", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], &["fine"]),
         ("multiply", &[("ELINVAR_EMULATED_CUDA_GUESSES", "0")], &["fine"]),
         (

@@ -86,6 +86,7 @@ elinvar::ops::delegate_backend! {
 }
 // Called again, it counts again.
 elinvar::ops::without_capture! { impl [] Counting }
+elinvar::ops::host_streams! { impl [] Counting }
 
 /// A loss and its gradient.
 fn run(d: &Counter) -> (Tensor, Tensor) {

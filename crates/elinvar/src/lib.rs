@@ -25,7 +25,7 @@
 //! | files | [`io`] | `io.md` |
 //! | raw memory and kernels, by address | `compute` (a feature) | `raw.md` |
 //! | profiles | [`profile()`], [`Profile`], [`profile::TraceFile`] | `profiling.md` |
-//! | devices, memory, recorded work | [`Device`], [`DeviceBuilder`], [`devices`], [`machine`], [`Graph`], [`Precision`] | `devices.md` |
+//! | devices, memory, recorded work, streams | [`Device`], [`DeviceBuilder`], [`devices`], [`machine`], [`Graph`], [`Stream`], [`Pinned`], [`Precision`] | `devices.md` |
 //!
 //! `Tensor` alone is `Tensor<Any>`: the backend is chosen at run time, by the device. A backend of
 //! your own is an implementation of [`Backend`]; `examples/own_backend.rs` is a small one.
@@ -50,10 +50,10 @@ pub use elinvar_ops as ops;
 pub use elinvar_ops::{Array, Backend, DeviceOf, Door, Value};
 pub use elinvar_reference::{Reference, ReferenceDevice};
 pub use elinvar_tensor::{
-    Axes, Backward, Generator, Gradients, Graph, HookHandle, Index, Integer, IntoPadding, MaybeAxes,
-    MaybeAxis, MaybeNumber, Operand, Seed, Sizes, TensorData, autocast, autocast_dtype, autocast_off,
-    backward, check_gradient, checkpoint, enable_grad, is_grad_enabled, no_grad, numerical_gradient, step,
-    try_autocast, try_run,
+    Axes, Backward, Event, Generator, Gradients, Graph, HookHandle, Index, Integer, IntoPadding, MaybeAxes,
+    MaybeAxis, MaybeNumber, Operand, Pinned, Seed, Sizes, Stream, TensorData, Transfer, autocast,
+    autocast_dtype, autocast_off, backward, check_gradient, checkpoint, enable_grad, is_grad_enabled,
+    no_grad, numerical_gradient, step, try_autocast, try_run,
 };
 
 pub mod profile;

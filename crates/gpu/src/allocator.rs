@@ -1,11 +1,12 @@
 //! The caching allocator: device memory of tensors, counted, limited, and kept for the next tensor.
 //!
-//! Work on a device runs in the order in which it was given, so a piece of memory can be used again
-//! as soon as the tensor that had it is dropped: what still reads it comes before what will write
-//! it. Pieces are kept by size class, eight to a power of two. Small ones are suballocated from
-//! blocks, as a device has only so many allocations; large ones have memory of their own. When the
-//! device has no more, or the limit is near, what is kept is freed and the allocation is tried
-//! again.
+//! Work of a queue runs in the order in which it was given, so a piece of memory can be used again
+//! in it as soon as the tensor that had it is dropped: what still reads it comes before what will
+//! write it. A piece that another queue has used goes to that one's next tensors, and to others
+//! behind an event: it keeps its uses while it is free. Pieces are kept by size class, eight to a
+//! power of two. Small ones are suballocated from blocks, as a device has only so many
+//! allocations; large ones have memory of their own. When the device has no more, or the limit is
+//! near, what is kept is freed and the allocation is tried again.
 //!
 //! With `Settings::pool_initial` or `pool_growth`, pieces are cut from regions instead (`regions`);
 //! what is kept goes back to its region when another size is needed. `Settings::pool_maximum`
@@ -16,7 +17,9 @@ mod regions;
 
 pub(crate) use capture_arena::CaptureArena;
 
-use elinvar_core::{Error, MemoryStats, Result, Settings};
+use crate::queues::Current;
+use crate::uses::{UseList, Uses};
+use elinvar_core::{Error, ErrorKind, MemoryStats, Result, Settings};
 use elinvar_driver::{Driver, Slice};
 use regions::Regions;
 use std::collections::BTreeMap;
@@ -73,6 +76,7 @@ struct Free<D: Driver> {
     block: Arc<Block<D>>,
     offset: u64,
     since: u64,
+    uses: UseList,
 }
 
 /// Memory as the device gave it.
@@ -106,6 +110,8 @@ pub(crate) struct Piece<D: Driver> {
     home: PieceOwner<D>,
     place: BlockOffset<D>,
     class: u64,
+    /// Which queues have used it.
+    uses: Uses,
 }
 
 /// The first bytes of a piece, which a launch reads or writes.
@@ -169,9 +175,12 @@ impl<D: Driver> BlockOffset<D> {
 }
 
 impl<D: Driver> Piece<D> {
-    /// Where it is.
-    pub(crate) fn place(&self) -> &BlockOffset<D> {
-        &self.place
+    /// Which queues have used it: of recorded work, any of its pieces.
+    pub(crate) fn uses(&self) -> &Uses {
+        match &self.home {
+            PieceOwner::Pool(_) => &self.uses,
+            PieceOwner::Capture(work) => work.uses(),
+        }
     }
     /// Does it belong to this recorded work?
     pub(crate) fn is_of(&self, work: &Arc<CaptureArena<D>>) -> bool {
@@ -188,7 +197,8 @@ impl<D: Driver> Drop for Piece<D> {
         match &self.home {
             PieceOwner::Pool(pool) => {
                 if let Some(pool) = pool.upgrade() {
-                    pool.take_back(self.place.clone(), self.class);
+                    let uses = std::mem::take(&mut *self.uses.lock());
+                    pool.take_back(self.place.clone(), self.class, uses);
                 }
             }
             PieceOwner::Capture(work) => work.take_back(self.place.clone(), self.class),
@@ -235,7 +245,8 @@ impl<D: Driver> MemoryPool<D> {
             let memory = driver.allocate(part)?;
             let mut state = self.lock();
             state.stats.from_system += 1;
-            state.regions.add(Arc::new(Block { memory, pieces: 0, _reserved: reserved }), part, true);
+            let block = Arc::new(Block { memory, pieces: 0, _reserved: reserved });
+            state.regions.add(block, part, true, UseList::default());
             left -= part;
         }
         Ok(())
@@ -245,12 +256,13 @@ impl<D: Driver> MemoryPool<D> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A piece of at least so many bytes.
+    /// A piece of at least so many bytes, for a queue: one that it need not wait for, if the device
+    /// has one.
     ///
     /// # Errors
     /// `OutOfMemory` if the device or the limit refuses it, also without what is kept.
     #[inline(never)]
-    pub(crate) fn take(self: &Arc<Self>, driver: &D, bytes: u64) -> Result<Piece<D>> {
+    pub(crate) fn take(self: &Arc<Self>, queue: &Current<'_, D>, bytes: u64) -> Result<Piece<D>> {
         let class = class(bytes);
         let mut state = self.lock();
         let stats = state.stats();
@@ -260,22 +272,29 @@ impl<D: Driver> MemoryPool<D> {
                 D::NAME
             )));
         }
-        let place = match state.reuse(class).or_else(|| state.cut(class)) {
-            Some(place) => place,
+        let free = |uses: &UseList| queue.is_free(uses);
+        let found = state.reuse(class, free).or_else(|| state.cut(class, free));
+        let (place, uses) = match found {
+            Some(found) => found,
             None => {
                 drop(state);
-                let place = self.grow(driver, class)?;
+                let grown = self.grow(queue, class);
                 state = self.lock();
-                place
+                match grown {
+                    // What another queue uses is better than nothing.
+                    Err(e) if e.kind() == ErrorKind::OutOfMemory => state.reuse(class, |_| true).ok_or(e)?,
+                    grown => grown?,
+                }
             }
         };
         state.stats.in_use += class;
         state.stats.peak = state.stats.peak.max(state.stats.in_use);
-        Ok(Piece { home: PieceOwner::Pool(Arc::downgrade(self)), place, class })
+        Ok(Piece { home: PieceOwner::Pool(Arc::downgrade(self)), place, class, uses: Uses::new(uses) })
     }
 
     /// A piece of a class from memory that the device gives now; the rest of that is kept.
-    fn grow(&self, driver: &D, class: u64) -> Result<BlockOffset<D>> {
+    fn grow(&self, queue: &Current<'_, D>, class: u64) -> Result<(BlockOffset<D>, UseList)> {
+        let driver = queue.driver();
         let is_small = class <= MAX_SUBALLOCATED_BYTES && self.growth.is_none();
         let least = if is_small { BLOCK_BYTES } else { class };
         let step = self.growth.map_or(least, |bytes| bytes.min(driver.info().largest));
@@ -293,22 +312,23 @@ impl<D: Driver> MemoryPool<D> {
                 driver.allocate(least).map_err(|_| e.at(format!("{} ({stats})", D::NAME)))
             })
         })?;
-        let whole = reserved.bytes;
+        let (whole, uses) = (reserved.bytes, queue.allocated());
         let mut state = self.lock();
         state.stats.from_system += 1;
         if self.growth.is_some() {
             let block = Arc::new(Block { memory, pieces: 0, _reserved: reserved });
-            state.regions.add(block, whole, false);
+            state.regions.add(block, whole, false, uses);
             // Another thread may take of it only when this one has.
-            return Ok(state.regions.take(class).expect("a region has room for what it was made for"));
+            let free = |uses: &UseList| queue.is_free(uses);
+            return Ok(state.regions.take(class, free).expect("a region has room for what it was made for"));
         }
         let pieces = whole / class;
         let block = Arc::new(Block { memory, pieces, _reserved: reserved });
         // The first is for the caller.
         for i in (1..pieces).rev() {
-            state.keep(block.clone(), i * class, class);
+            state.keep(block.clone(), i * class, class, uses.clone());
         }
-        Ok(BlockOffset { block, offset: 0 })
+        Ok((BlockOffset { block, offset: 0 }, uses))
     }
 
     /// Counts `wanted` bytes as taken, or what the maximum leaves of them, if that is `least` at
@@ -340,10 +360,10 @@ impl<D: Driver> MemoryPool<D> {
         })
     }
 
-    fn take_back(&self, place: BlockOffset<D>, class: u64) {
+    fn take_back(&self, place: BlockOffset<D>, class: u64, uses: UseList) {
         let mut state = self.lock();
         state.stats.in_use -= class;
-        state.keep(place.block, place.offset, class);
+        state.keep(place.block, place.offset, class, uses);
         let most = (state.stats.peak / 4).max(MIN_KEPT_BYTES);
         let gone = state.trim(most);
         // Memory is given back to the driver, which has locks of its own, outside of this one.
@@ -389,27 +409,29 @@ impl<D: Driver> State<D> {
     fn stats(&self) -> MemoryStats {
         MemoryStats { cached: self.stats.cached + self.regions.free(), ..self.stats }
     }
-    fn reuse(&mut self, class: u64) -> Option<BlockOffset<D>> {
+    /// The piece that was returned last among those that are free for the caller.
+    fn reuse(&mut self, class: u64, free: impl Fn(&UseList) -> bool) -> Option<(BlockOffset<D>, UseList)> {
         let pieces = self.free.get_mut(&class)?;
-        let Free { block, offset, .. } = pieces.pop()?;
+        let last = pieces.iter().rposition(|p| free(&p.uses))?;
+        let Free { block, offset, uses, .. } = pieces.remove(last);
         self.stats.cached -= class;
         self.stats.from_cache += 1;
-        Some(BlockOffset { block, offset })
+        Some((BlockOffset { block, offset }, uses))
     }
     /// A piece of a region, if need be of what is kept for other sizes.
-    fn cut(&mut self, class: u64) -> Option<BlockOffset<D>> {
+    fn cut(&mut self, class: u64, free: impl Fn(&UseList) -> bool) -> Option<(BlockOffset<D>, UseList)> {
         if self.regions.is_empty() {
             return None;
         }
-        let place = match self.regions.take(class) {
-            Some(place) => place,
+        let found = match self.regions.take(class, &free) {
+            Some(found) => found,
             None => {
                 self.merge();
-                self.regions.take(class)?
+                self.regions.take(class, &free)?
             }
         };
         self.stats.from_cache += 1;
-        Some(place)
+        Some(found)
     }
     /// Puts pieces that are kept back into their regions.
     fn merge(&mut self) {
@@ -419,15 +441,15 @@ impl<D: Driver> State<D> {
         for (class, pieces) in &mut self.free {
             for p in pieces.extract_if(.., |p| p.block.is_region()) {
                 self.stats.cached -= class;
-                self.regions.give(&p.block, p.offset, *class);
+                self.regions.give(&p.block, p.offset, *class, &p.uses);
             }
         }
         self.free.retain(|_, p| !p.is_empty());
     }
-    fn keep(&mut self, block: Arc<Block<D>>, offset: u64, class: u64) {
+    fn keep(&mut self, block: Arc<Block<D>>, offset: u64, class: u64, uses: UseList) {
         self.clock += 1;
         self.stats.cached += class;
-        self.free.entry(class).or_default().push(Free { block, offset, since: self.clock });
+        self.free.entry(class).or_default().push(Free { block, offset, since: self.clock, uses });
     }
     /// Takes out pieces until at most so many bytes are kept: large ones, the oldest first; if that
     /// is not enough, blocks all of whose pieces are free. The caller drops them.
@@ -441,7 +463,7 @@ impl<D: Driver> State<D> {
             let piece = self.free.get_mut(&class).expect("it was just found").remove(0);
             self.stats.cached -= class;
             if piece.block.is_region() {
-                self.regions.give(&piece.block, piece.offset, class);
+                self.regions.give(&piece.block, piece.offset, class, &piece.uses);
             } else {
                 gone.push(piece);
             }

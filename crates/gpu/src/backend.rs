@@ -7,6 +7,7 @@ mod graph;
 mod memory;
 mod out_of_range;
 mod reduce;
+mod streams;
 
 use crate::Gpu;
 use crate::allocator::PieceRange;

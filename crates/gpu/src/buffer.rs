@@ -5,7 +5,7 @@ use crate::backend::GpuView;
 use crate::device::GpuDevice;
 use crate::fusion::{self, DeferredMap};
 use elinvar_core::{DType, HostData, Layout, Result, match_storage};
-use elinvar_driver::{Driver, Slice};
+use elinvar_driver::Driver;
 use elinvar_ops::backend::Pool;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -66,11 +66,13 @@ impl<D: Driver> Node<D> {
         if let (None, Some(what)) = (self.piece.get(), plan.as_ref()) {
             let device = what.device();
             // What was put off before the work that is recorded now is not part of it.
-            if device.is_recorded(what.recording()) {
-                fusion::compute(self, what)?;
-            } else {
-                device.unrecorded(|| fusion::compute(self, what))?;
-            }
+            device.within(what.queue(), || {
+                if device.is_recorded(what.recording()) {
+                    fusion::compute(self, what)
+                } else {
+                    device.unrecorded(|| fusion::compute(self, what))
+                }
+            })?;
         }
         *plan = None;
         drop(plan);
@@ -101,11 +103,11 @@ impl<D: Driver> Node<D> {
 
 impl<D: Driver> GpuBuffer<D> {
     pub(crate) fn new(dtype: DType, len: usize, piece: Piece<D>) -> Self {
-        Self::known(dtype, len, piece, None)
+        Self::known(dtype, len, Arc::new(piece), None)
     }
     /// Numbers whose range is known.
-    pub(crate) fn known(dtype: DType, len: usize, piece: Piece<D>, range: Option<[i64; 2]>) -> Self {
-        let piece = OnceLock::from(Arc::new(piece));
+    pub(crate) fn known(dtype: DType, len: usize, piece: Arc<Piece<D>>, range: Option<[i64; 2]>) -> Self {
+        let piece = OnceLock::from(piece);
         let node = Node { dtype, len, range, max_pool_indices: None, piece, plan: Mutex::new(None) };
         GpuBuffer { node: Arc::new(node) }
     }
@@ -186,10 +188,10 @@ impl<D: Driver> GpuBuffer<D> {
             HostData::Bool(v) => v.as_bytes(),
         );
         // Recorded work has it already when it is done again.
-        let piece = d.unrecorded(|| -> Result<Piece<D>> {
-            let piece = d.take(bytes.len())?;
+        let piece = d.unrecorded(|| -> Result<Arc<Piece<D>>> {
+            let piece = Arc::new(d.take(bytes.len())?);
             if !bytes.is_empty() {
-                d.write(piece.place().slice(bytes.len() as u64), bytes)?;
+                d.write(PieceRange::new(&piece, bytes.len() as u64), bytes)?;
             }
             Ok(piece)
         })?;
@@ -204,9 +206,7 @@ impl<D: Driver> GpuBuffer<D> {
         let node = &self.node;
         d.may_wait()?;
         // No more than is asked for.
-        let part = || -> Result<Slice<'_, D>> {
-            Ok(Slice { len: (len * node.dtype.size()) as u64, ..node.part()?.slice() })
-        };
+        let read = |bytes: &mut [u8]| d.read(node.part()?, bytes);
         let mut all = HostData::full(node.dtype, len, 0.into())?;
         if len == 0 {
             return Ok(all);
@@ -214,19 +214,19 @@ impl<D: Driver> GpuBuffer<D> {
         match_storage!(HostData &mut all;
             float8 v: T => {
                 let mut codes = vec![0; len];
-                d.read(part()?, &mut codes)?;
+                read(&mut codes)?;
                 v.iter_mut().zip(codes).for_each(|(v, code)| *v = T::from_bits(code));
             };
-            HostData::F32(v) => d.read(part()?, v.as_mut_bytes())?,
-            HostData::F64(v) => d.read(part()?, v.as_mut_bytes())?,
-            HostData::F16(v) => d.read(part()?, v.as_mut_bytes())?,
-            HostData::BF16(v) => d.read(part()?, v.as_mut_bytes())?,
-            HostData::I64(v) => d.read(part()?, v.as_mut_bytes())?,
-            HostData::I32(v) => d.read(part()?, v.as_mut_bytes())?,
-            HostData::U8(v) => d.read(part()?, v)?,
+            HostData::F32(v) => read(v.as_mut_bytes())?,
+            HostData::F64(v) => read(v.as_mut_bytes())?,
+            HostData::F16(v) => read(v.as_mut_bytes())?,
+            HostData::BF16(v) => read(v.as_mut_bytes())?,
+            HostData::I64(v) => read(v.as_mut_bytes())?,
+            HostData::I32(v) => read(v.as_mut_bytes())?,
+            HostData::U8(v) => read(v)?,
             HostData::Bool(v) => {
                 let mut bytes = vec![0; len];
-                d.read(part()?, &mut bytes)?;
+                read(&mut bytes)?;
                 v.iter_mut().zip(bytes).for_each(|(v, b)| *v = b != 0);
             }
         );

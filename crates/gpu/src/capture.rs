@@ -17,7 +17,7 @@ use elinvar_driver::{Call, CallGraph, Driver, VendorGemm};
 use elinvar_kernel::interp::Launch;
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ pub(crate) struct Recording<D: Driver> {
     pub(crate) id: CaptureId,
     pub(crate) memory: Arc<CaptureArena<D>>,
     calls: Vec<RecordedCall<D>>,
-    /// Memory that was there before.
-    before: Vec<Arc<Piece<D>>>,
-    known: HashSet<*const Piece<D>>,
+    /// Memory that was there before, and is it written?
+    before: Vec<(Arc<Piece<D>>, bool)>,
+    known: HashMap<*const Piece<D>, usize>,
 }
 
 thread_local! {
@@ -73,28 +73,34 @@ pub(crate) fn unrecorded<T>(f: impl FnOnce() -> T) -> T {
 }
 
 impl<D: Driver> Recording<D> {
-    fn place(&mut self, part: &PieceRange<'_, D>) -> (BlockOffset<D>, u64) {
-        if !part.piece.is_of(&self.memory) && self.known.insert(Arc::as_ptr(part.piece)) {
-            self.before.push(part.piece.clone());
+    fn place(&mut self, part: &PieceRange<'_, D>, writes: bool) -> (BlockOffset<D>, u64) {
+        if !part.piece.is_of(&self.memory) {
+            let known = *self.known.entry(Arc::as_ptr(part.piece)).or_insert(self.before.len());
+            match self.before.get_mut(known) {
+                Some((_, written)) => *written |= writes,
+                None => self.before.push((part.piece.clone(), writes)),
+            }
         }
         part.place()
     }
-    pub(crate) fn launch(
+    /// Buffers, each with whether it is written.
+    pub(crate) fn launch<'b>(
         &mut self,
         module: Arc<D::Module>,
-        buffers: &[PieceRange<'_, D>],
+        buffers: impl Iterator<Item = (&'b PieceRange<'b, D>, &'b bool)>,
         launch: &Launch,
         args: Option<Vec<u8>>,
     ) {
-        let buffers = buffers.iter().map(|b| self.place(b)).collect();
+        let buffers = buffers.map(|(b, &writes)| self.place(b, writes)).collect();
         self.calls.push(RecordedCall::Launch { module, buffers, launch: launch.clone(), args });
     }
     pub(crate) fn multiply(&mut self, product: VendorGemm, operands: [PieceRange<'_, D>; 3]) {
-        let operands = operands.map(|o| self.place(&o));
+        let [x, w, y] = operands;
+        let operands = [self.place(&x, false), self.place(&w, false), self.place(&y, true)];
         self.calls.push(RecordedCall::Multiply { product, operands });
     }
     pub(crate) fn copy(&mut self, from: &PieceRange<'_, D>, to: &PieceRange<'_, D>) {
-        let (from, to) = (self.place(from), self.place(to));
+        let (from, to) = (self.place(from, false), self.place(to, true));
         self.calls.push(RecordedCall::Copy { from, to });
     }
 }
@@ -142,8 +148,8 @@ pub struct Graph<D: Driver> {
     // The driver's goes first: it uses all the rest.
     kept: Option<D::Graph>,
     calls: Vec<RecordedCall<D>>,
-    _before: Vec<Arc<Piece<D>>>,
-    _memory: Arc<CaptureArena<D>>,
+    before: Vec<(Arc<Piece<D>>, bool)>,
+    memory: Arc<CaptureArena<D>>,
     device: Arc<OpenDevice<D>>,
 }
 
@@ -164,7 +170,7 @@ impl<D: Driver> Graph<D> {
             memory: memory.clone(),
             calls: Vec::new(),
             before: Vec::new(),
-            known: HashSet::new(),
+            known: HashMap::new(),
         };
         let mut results: Vec<Arc<Piece<D>>> = Vec::new();
         let recording = {
@@ -186,24 +192,28 @@ impl<D: Driver> Graph<D> {
                 D::NAME
             )));
         }
-        let kept =
-            D::Graph::capture(&device.driver, &calls.iter().map(RecordedCall::call).collect::<Vec<_>>())?;
-        Ok(Graph { kept, calls, _before: before, _memory: memory, device })
+        let all: Vec<Call<'_, D>> = calls.iter().map(RecordedCall::call).collect();
+        let kept = D::Graph::capture(device.current().driver(), &all)?;
+        Ok(Graph { kept, calls, before, memory, device })
     }
-    /// Does it again.
+    /// Does it again, in this thread's queue.
     ///
     /// # Errors
-    /// `DeviceLost`, `OutOfMemory`.
+    /// `DeviceLost`, `OutOfMemory`; `Unsupported` if the driver replays it in another queue alone.
     pub(crate) fn replay(&self) -> Result<()> {
-        if let Some(kept) = &self.kept {
-            let what = || Timed {
-                kind: Kind::Kernel,
-                name: format!("graph of {} calls", self.calls.len()).into(),
-                bytes: 0,
-            };
-            return self.device.timed(what, &mut || kept.replay(&self.device.driver));
-        }
-        self.calls.iter().try_for_each(|c| self.device.submit(&c.call()))
+        let before = self.before.iter().map(|(piece, writes)| (piece.uses(), *writes));
+        let all = before.chain([(self.memory.uses(), true)]);
+        self.device.give(all, |queue| match &self.kept {
+            Some(kept) => {
+                let what = || Timed {
+                    kind: Kind::Kernel,
+                    name: format!("graph of {} calls", self.calls.len()).into(),
+                    bytes: 0,
+                };
+                self.device.timed(queue, what, &mut |driver| kept.replay(driver))
+            }
+            None => self.calls.iter().try_for_each(|c| self.device.submit(queue, &c.call())),
+        })
     }
 }
 

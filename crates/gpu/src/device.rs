@@ -1,16 +1,17 @@
 //! A device of a driver: opened once per process and shared; its compiled kernels, by key.
 
-use crate::allocator::{MemoryPool, Piece, PieceRange};
+use crate::allocator::{MemoryPool, Piece};
 use crate::buffer::GpuBuffer;
 use crate::capture::{self, CaptureId};
 use crate::machine::machine;
+use crate::queues::{Queue, Queues};
 use crate::timeline::Timeline;
 use crate::tune::{self, Tuner};
 use crate::{Gpu, probe_f64_mma};
 use elinvar_core::{DType, DeviceKind, Error, ErrorKind, MemoryStats, Precision, Result, Scalar, Settings};
-use elinvar_driver::{Call, Driver, Info, VendorGemm, Vulkan};
+use elinvar_driver::{Driver, Info, Vulkan};
 use elinvar_gpu_kernels::launch::{Key, Machine, Work};
-use elinvar_kernel::ir::{Constant, MmaShape};
+use elinvar_kernel::ir::{Access, MmaShape};
 use elinvar_ops::DeviceOf;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -32,11 +33,14 @@ pub struct GpuDevice<D: Driver> {
 
 /// What is shared by all that name a device.
 pub(crate) struct OpenDevice<D: Driver> {
+    /// With its first queue.
     pub(crate) driver: D,
-    pool: Arc<MemoryPool<D>>,
+    /// All of its queues.
+    pub(crate) queues: Queues<D>,
+    pub(crate) pool: Arc<MemoryPool<D>>,
     /// Kernels that were compiled.
-    modules: Mutex<HashMap<Key, Arc<D::Module>>>,
-    launches: AtomicU64,
+    modules: Mutex<HashMap<Key, CompiledKernel<D>>>,
+    pub(crate) launches: AtomicU64,
     timeline: Timeline<D>,
     tuner: Tuner,
     /// What it was opened with.
@@ -46,6 +50,18 @@ pub(crate) struct OpenDevice<D: Driver> {
     /// Numbers that were asked for before: an op with a number as operand (`x * 2.0`) asks for it
     /// every time.
     args: Mutex<HashMap<ScalarKey, GpuBuffer<D>>>,
+}
+
+/// A kernel, and which of its buffers it writes.
+pub(crate) struct CompiledKernel<D: Driver> {
+    pub(crate) module: Arc<D::Module>,
+    pub(crate) writes: Arc<[bool]>,
+}
+
+impl<D: Driver> Clone for CompiledKernel<D> {
+    fn clone(&self) -> Self {
+        CompiledKernel { module: self.module.clone(), writes: self.writes.clone() }
+    }
 }
 
 /// One number in memory: what was asked for, by its bits, and its type.
@@ -151,7 +167,7 @@ impl<D: Driver> GpuDevice<D> {
     pub(crate) fn machine(&self) -> Result<Machine<'_>> {
         Ok(machine(self.info()?))
     }
-    /// The driver.
+    /// The driver, with the device's first queue.
     ///
     /// # Errors
     /// Why it could not be opened.
@@ -203,8 +219,8 @@ impl<D: Driver> GpuDevice<D> {
     pub(crate) fn take(&self, bytes: usize) -> Result<Piece<D>> {
         let o = self.opened()?;
         match capture::with(o, |r| r.memory.clone()) {
-            Some(memory) => memory.take(&o.pool, &o.driver, bytes as u64),
-            None => o.pool.take(&o.driver, bytes as u64),
+            Some(memory) => memory.take(&o.pool, &o.current(), bytes as u64),
+            None => o.pool.take(&o.current(), bytes as u64),
         }
     }
     pub(crate) fn stats(&self) -> Result<MemoryStats> {
@@ -218,7 +234,7 @@ impl<D: Driver> GpuDevice<D> {
         let o = self.opened()?;
         locked(&o.args).clear();
         o.pool.release();
-        o.driver.wait()
+        o.wait()
     }
 
     /// A number in memory: the one that was made before, or what `make` makes.
@@ -253,17 +269,21 @@ impl<D: Driver> GpuDevice<D> {
 
     /// How long work takes: by the device's clock, or by the host's if it has none.
     pub(crate) fn time(&self, work: impl Fn() -> Result<()>) -> Result<Duration> {
-        let driver = &self.opened()?.driver;
-        match driver.mark() {
+        let o = self.opened()?;
+        let mark = || match o.scope() {
+            Some(queue) => queue.driver(o).mark(),
+            None => o.driver.mark(),
+        };
+        match mark() {
             Ok(from) => {
                 work()?;
-                driver.between(&from, &driver.mark()?)
+                o.driver.between(&from, &mark()?)
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => {
-                driver.wait()?;
+                o.wait()?;
                 let from = Instant::now();
                 work()?;
-                driver.wait()?;
+                o.wait()?;
                 Ok(from.elapsed())
             }
             Err(e) => Err(e),
@@ -273,40 +293,18 @@ impl<D: Driver> GpuDevice<D> {
     pub(crate) fn prepare(&self, work: &Work<'_>) -> Result<()> {
         self.opened()?.module(work).map(drop)
     }
-    /// Starts a work with its buffers, or records it.
-    #[inline(never)]
-    pub(crate) fn run(&self, work: &Work<'_>, buffers: &[PieceRange<'_, D>]) -> Result<()> {
-        let o = self.opened()?;
-        let module = o.module(work)?;
-        let mut args = work.args.as_deref().map(bytes);
-        let recorded =
-            capture::with(o, |r| r.launch(module.clone(), buffers, &work.launch, args.take())).is_some();
-        if recorded {
-            return Ok(());
-        }
-        let buffers = buffers.iter().map(PieceRange::slice).collect();
-        o.submit(&Call::Launch { module: &module, buffers, launch: &work.launch, args: args.as_deref() })
+    // Queues
+
+    /// The queue whose scope this thread is in; `None`: the first.
+    pub(crate) fn scope(&self) -> Option<Arc<Queue<D>>> {
+        self.opened().ok()?.scope()
     }
-    /// Has the vendor's library do a product, and records it if this thread records; `false` if it
-    /// does not do this one. Whether it does is seen by doing it: while work is recorded, of
-    /// whatever numbers are there.
-    pub(crate) fn multiply(&self, product: VendorGemm, operands: [PieceRange<'_, D>; 3]) -> Result<bool> {
-        let o = self.opened()?;
-        let slices = operands.map(|p| p.slice());
-        let done = o.timed(|| o.told(&Call::Multiply { product, operands: slices }), &mut || {
-            o.driver.multiply(&product, slices)
-        })?;
-        if done {
-            capture::with(o, |r| r.multiply(product, operands));
-        }
-        Ok(done)
-    }
-    /// Copies as many bytes as the target has, or records that.
-    pub(crate) fn copy(&self, from: PieceRange<'_, D>, to: PieceRange<'_, D>) -> Result<()> {
-        let o = self.opened()?;
-        match capture::with(o, |r| r.copy(&from, &to)) {
-            Some(()) => Ok(()),
-            None => o.submit(&Call::Copy { from: from.slice(), to: to.slice() }),
+    /// Runs `f` in the scope of a queue, or of the first.
+    pub(crate) fn within<T>(&self, queue: Option<&Arc<Queue<D>>>, f: impl FnOnce() -> T) -> T {
+        match self.opened() {
+            Ok(o) => o.within(queue, f),
+            // Whatever it asks of the device fails.
+            Err(_) => f(),
         }
     }
 
@@ -373,6 +371,7 @@ impl<D: Driver> OpenDevice<D> {
         Ok(OpenDevice {
             tuner: Tuner::new(autotune, settings.tune_cache.clone(), is_named, device)?,
             driver,
+            queues: Queues::default(),
             pool,
             settings,
             modules: Mutex::default(),
@@ -382,52 +381,18 @@ impl<D: Driver> OpenDevice<D> {
             args: Mutex::default(),
         })
     }
-    /// Gives a call to the queue.
-    pub(crate) fn submit(self: &Arc<Self>, call: &Call<'_, D>) -> Result<()> {
-        let submit = || self.timed(|| self.told(call), &mut || self.give(call));
-        submit().or_else(|e| match e.kind() {
-            // A launch needs a little memory of its own: what is kept for tensors, or still in use
-            // by work before it, may be what is missing. Several launches that belong together
-            // should not end in the middle.
-            ErrorKind::OutOfMemory => {
-                self.pool.release();
-                self.driver.wait()?;
-                submit()
-            }
-            _ => Err(e),
-        })
-    }
-    fn give(&self, call: &Call<'_, D>) -> Result<()> {
-        match call {
-            Call::Launch { module, buffers, launch, args } => {
-                self.launches.fetch_add(1, Relaxed);
-                self.driver.launch(module, buffers, launch, *args)
-            }
-            Call::Multiply { product, operands } => {
-                if !self.driver.multiply(product, *operands)? {
-                    return Err(Error::unsupported(format!("{}: no library computes {product:?}", D::NAME)));
-                }
-                Ok(())
-            }
-            Call::Copy { from, to } => self.driver.copy(*from, *to),
-        }
-    }
-    fn module(&self, work: &Work<'_>) -> Result<Arc<D::Module>> {
-        if let Some(module) = locked(&self.modules).get(&work.key) {
-            return Ok(module.clone());
+    pub(crate) fn module(&self, work: &Work<'_>) -> Result<CompiledKernel<D>> {
+        if let Some(compiled) = locked(&self.modules).get(&work.key) {
+            return Ok(compiled.clone());
         }
         // Two threads may compile the same kernel; the first one stays.
         let kernel = work.kernel();
+        let writes = kernel.buffers.iter().map(|b| b.access != Access::Read).collect();
         let module = Arc::new(self.driver.compile(&kernel)?);
         self.timeline.name_module(&module, &kernel.name);
-        Ok(locked(&self.modules).entry(work.key).or_insert(module).clone())
+        let compiled = CompiledKernel { module, writes };
+        Ok(locked(&self.modules).entry(work.key).or_insert(compiled).clone())
     }
-}
-
-/// Numbers as the buffer of a kernel has them.
-fn bytes(args: &[Constant]) -> Vec<u8> {
-    let each = |c: &Constant| c.bits.to_le_bytes().into_iter().take(c.scalar.bits() as usize / 8);
-    args.iter().flat_map(each).collect()
 }
 
 impl<D: Driver> Clone for GpuDevice<D> {

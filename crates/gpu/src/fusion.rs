@@ -15,6 +15,7 @@ use crate::allocator::PieceRange;
 use crate::buffer::{GpuBuffer, Node};
 use crate::capture::CaptureId;
 use crate::device::GpuDevice;
+use crate::queues::Queue;
 use elinvar_core::profile::{self, Call};
 use elinvar_core::{DType, Float8, Layout, Result, Shape};
 use elinvar_driver::Driver;
@@ -41,6 +42,8 @@ pub(crate) struct DeferredMap<D: Driver> {
     outside: KernelInputs,
     /// The recorded work that it is part of.
     recording: Option<CaptureId>,
+    /// The queue that will compute it; `None`: the first.
+    queue: Option<Arc<Queue<D>>>,
     /// The call that asked for it, if a profile is recorded.
     call: Call,
 }
@@ -63,6 +66,10 @@ impl<D: Driver> DeferredMap<D> {
     /// The recorded work that it is part of.
     pub(crate) fn recording(&self) -> Option<&CaptureId> {
         self.recording.as_ref()
+    }
+    /// The queue that will compute it.
+    pub(crate) fn queue(&self) -> Option<&Arc<Queue<D>>> {
+        self.queue.as_ref()
     }
     fn layout(&self) -> &Layout {
         &self.operands[0].1
@@ -171,6 +178,7 @@ pub(crate) fn defer<D: Driver>(
         maps,
         outside,
         recording: d.recording(),
+        queue: d.scope(),
         call: profile::current(),
     };
     Ok(GpuBuffer::defer(to, len, plan))

@@ -8,15 +8,16 @@
 //! * `device`: an opened device and its compiled kernels, by key. `buffer`: what a tensor holds:
 //!   memory, or a deferred map.
 //! * `allocator`: the caching allocator. `fusion`: elementwise fusion of deferred maps. `capture`:
-//!   recorded work, as CUDA graphs.
+//!   recorded work, as CUDA graphs. `submit`: work for a queue. `queues`: streams, and what orders
+//!   them. `uses`: what memory was used for.
 //! * `gemm_fast`: GEMM on tensor cores. `cublaslt`: GEMM by the vendor's library. `probe_f64_mma`:
 //!   is DMMA exact here?
 //! * `tune`: autotuning of GEMM and convolution. `update`: optimiser steps, all parameters in few
 //!   launches. `range`: ranges of indices. `timeline`: the device's part in a profile.
 //!
-//! Work is given to the device's queue; only reads synchronise with the device: downloads, counts
-//! of elements, and checks of indices whose range is not known ([`buffer`](GpuBuffer) keeps what is
-//! known of them).
+//! Work is given to a queue of the device; only reads synchronise with the device: downloads,
+//! counts of elements, and checks of indices whose range is not known ([`buffer`](GpuBuffer) keeps
+//! what is known of them).
 //!
 //! What depends on the driver, and not on a formula, is `#[inline(never)]` where it is large: then
 //! it is compiled once, in the crate that names the drivers, and not again in each program that
@@ -34,10 +35,13 @@ mod fusion;
 mod gemm_fast;
 mod machine;
 mod probe_f64_mma;
+mod queues;
 mod range;
+mod submit;
 mod timeline;
 mod tune;
 mod update;
+mod uses;
 
 pub use buffer::GpuBuffer;
 pub use capture::Graph;

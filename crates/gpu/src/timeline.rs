@@ -1,8 +1,8 @@
-//! A device's part in a profile: marks around what its queue is given, read at the end.
+//! A device's part in a profile: marks around what its queues are given, read at the end.
 //!
-//! Marks are places in the queue with the device's time. They are turned into times of the host at
+//! Marks are places in a queue with the device's time. They are turned into times of the host at
 //! the end: when the device is idle, a mark is now. A kernel cannot begin before it was given to
-//! the queue, so if the two clocks disagree about that, all of the device's times are moved.
+//! its queue, so if the two clocks disagree about that, all of the device's times are moved.
 //!
 //! A device without a clock waits before and after each call instead, and its times are the host's.
 //!
@@ -33,6 +33,8 @@ struct Spans<D: Driver> {
 /// Something between two marks.
 struct Span<D: Driver> {
     what: Timed,
+    /// The number of its queue.
+    queue: usize,
     call: Call,
     /// When the host gave it to the queue.
     given: u64,
@@ -52,6 +54,13 @@ pub(crate) struct Timed {
     pub(crate) name: Arc<str>,
     /// Bytes of the memory that it may read or write.
     pub(crate) bytes: u64,
+}
+
+impl Timed {
+    /// A copy for which so many bytes are read or written.
+    pub(crate) fn copy(name: &str, bytes: u64) -> Timed {
+        Timed { kind: Kind::Copy, name: name.into(), bytes }
+    }
 }
 
 impl<D: Driver> Timeline<D> {
@@ -74,7 +83,7 @@ impl<D: Driver> Timeline<D> {
         // A list of whole entries: a panic elsewhere does not spoil it.
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Gives something to the queue, between two marks.
+    /// Gives something to a queue, which has a number, between two marks.
     ///
     /// # Errors
     /// Those of `give`; `DeviceLost`, `OutOfMemory`.
@@ -82,16 +91,16 @@ impl<D: Driver> Timeline<D> {
     #[inline(never)]
     pub(crate) fn time<T>(
         &self,
-        driver: &D,
+        (driver, queue): (&D, usize),
         what: Timed,
         source: impl FnOnce() -> Weak<dyn Source>,
-        give: &mut dyn FnMut() -> Result<T>,
+        give: &mut dyn FnMut(&D) -> Result<T>,
     ) -> Result<T> {
         let mut spans = self.spans();
         let (call, given) = (profile::current(), profile::now());
         let (result, ends) = match driver.mark() {
             Ok(from) => {
-                let result = give()?;
+                let result = give(driver)?;
                 (result, Ends::Device(from, driver.mark()?))
             }
             Err(e) if e.kind() == ErrorKind::Unsupported => {
@@ -101,7 +110,7 @@ impl<D: Driver> Timeline<D> {
                 ));
                 driver.wait()?;
                 let from = profile::now();
-                let result = give()?;
+                let result = give(driver)?;
                 driver.wait()?;
                 (result, Ends::Host(profile::now() - from))
             }
@@ -116,39 +125,24 @@ impl<D: Driver> Timeline<D> {
         if spans.all.is_empty() {
             profile::add_source(source());
         }
-        spans.all.push(Span { what, call, given, ends });
+        spans.all.push(Span { what, queue, call, given, ends });
         Ok(result)
     }
-    /// Waits for the device, and gives what it did.
+    /// Waits for the device, and gives what it did. Its queues are at the places of their numbers.
     ///
     /// # Errors
-    /// `DeviceLost`.
-    fn read(&self, driver: &D, spans: Vec<Span<D>>) -> Result<Vec<Event>> {
-        driver.wait()?;
+    /// `DeviceLost`, `OutOfMemory`.
+    fn read(&self, queues: &[&D], spans: Vec<Span<D>>) -> Result<Vec<Event>> {
+        queues.iter().try_for_each(|driver| driver.wait())?;
         let now = profile::now();
-        let mut clock = Clock::<D> { last: None, at: 0 };
-        let mut times = Vec::with_capacity(spans.len());
-        for span in &spans {
-            times.push(match &span.ends {
-                Ends::Device(from, to) => {
-                    let from = clock.at(driver, from)?;
-                    Some((from, clock.at(driver, to)?))
-                }
-                Ends::Host(_) => None,
-            });
-        }
-        let idle = match times.iter().any(Option::is_some) {
-            true => clock.at(driver, &driver.mark()?)?,
-            false => 0,
-        };
-        let given = |(span, time): (&Span<D>, &Option<(u64, u64)>)| {
-            time.map(|(from, _)| span.given as i64 - from as i64)
-        };
-        let earliest = spans.iter().zip(&times).filter_map(given).max().unwrap_or(0);
-        let offset = (now as i64 - idle as i64).max(earliest);
-        let event = |(span, time): (Span<D>, Option<(u64, u64)>)| {
+        let times = times(queues, &spans)?;
+        let given =
+            |(span, time): (&Span<D>, &Option<(i64, i64)>)| time.map(|(from, _)| span.given as i64 - from);
+        let earliest = spans.iter().zip(&times).filter_map(given).max();
+        let offset = earliest.map_or(now as i64, |earliest| earliest.max(now as i64));
+        let event = |(span, time): (Span<D>, Option<(i64, i64)>)| {
             let (start, duration) = match (time, span.ends) {
-                (Some((from, to)), _) => (from.saturating_add_signed(offset), to - from),
+                (Some((from, to)), _) => ((from + offset) as u64, (to - from) as u64),
                 (None, Ends::Host(duration)) => (span.given, duration),
                 (None, Ends::Device(..)) => unreachable!("what has marks has times"),
             };
@@ -156,7 +150,7 @@ impl<D: Driver> Timeline<D> {
                 kind: span.what.kind,
                 name: span.what.name.to_string().into(),
                 call: span.call,
-                track: Track::Queue(self.name.clone()),
+                track: Track::Queue(self.name.clone(), span.queue as u32),
                 device: Some(self.name.clone()),
                 given: span.given,
                 start,
@@ -168,27 +162,64 @@ impl<D: Driver> Timeline<D> {
         Ok(spans.into_iter().zip(times).map(event).collect())
     }
     /// What the device did since it was asked last.
-    pub(crate) fn events(&self, driver: &D) -> Vec<Event> {
+    pub(crate) fn events(&self, queues: &[&D]) -> Vec<Event> {
         let spans = std::mem::take(&mut self.spans().all);
-        self.read(driver, spans).unwrap_or_else(|e| {
+        self.read(queues, spans).unwrap_or_else(|e| {
             profile::add_note(format!("{}: what it did is not known ({e})", self.name));
             Vec::new()
         })
     }
 }
 
-/// A device's time, from its first mark on. Clocks measure differences, which are exact only if
+/// When each began and ended by the clock of the device, which is idle, in nanoseconds from now on:
+/// none is above 0. `None` if the host's clock says it.
+fn times<D: Driver>(queues: &[&D], spans: &[Span<D>]) -> Result<Vec<Option<(i64, i64)>>> {
+    let mut clocks: Vec<Clock<'_, D>> = queues.iter().map(|_| Clock { last: None, at: 0 }).collect();
+    let mut times = Vec::with_capacity(spans.len());
+    for span in spans {
+        let (driver, clock) = (queues[span.queue], &mut clocks[span.queue]);
+        times.push(match &span.ends {
+            Ends::Device(from, to) => {
+                let from = clock.at(driver, from)?;
+                Some((from, clock.at(driver, to)?))
+            }
+            Ends::Host(_) => None,
+        });
+    }
+    // What is now by the clock of each queue. Their marks are one after the other: the time between
+    // two has been asked for, and so waited for, before the next one is made.
+    let (mut first, mut now) = (None, vec![0; queues.len()]);
+    for ((driver, clock), now) in
+        queues.iter().zip(&clocks).zip(&mut now).filter(|((_, c), _)| c.last.is_some())
+    {
+        let mark = driver.mark()?;
+        let since = first.as_ref().map_or(Ok(Duration::ZERO), |first| driver.between(first, &mark))?;
+        *now = clock.behind(driver, &mark)? - since.as_nanos() as i64;
+        first.get_or_insert(mark);
+    }
+    let from_now = |(span, time): (&Span<D>, Option<(i64, i64)>)| {
+        time.map(|(from, to)| (from - now[span.queue], to - now[span.queue]))
+    };
+    Ok(spans.iter().zip(times).map(from_now).collect())
+}
+
+/// A queue's time, from its first mark on. Clocks measure differences, which are exact only if
 /// they are small: so each mark is measured from the one before.
 struct Clock<'a, D: Driver> {
     last: Option<&'a D::Timestamp>,
-    at: u64,
+    at: i64,
 }
 
 impl<'a, D: Driver> Clock<'a, D> {
-    fn at(&mut self, driver: &D, mark: &'a D::Timestamp) -> Result<u64> {
+    /// The time of a mark behind the last one.
+    fn behind(&self, driver: &D, mark: &D::Timestamp) -> Result<i64> {
         let since = self.last.map_or(Ok(Duration::ZERO), |last| driver.between(last, mark))?;
+        Ok(self.at + since.as_nanos() as i64)
+    }
+    /// The time of a mark, which is the last one from now on.
+    fn at(&mut self, driver: &D, mark: &'a D::Timestamp) -> Result<i64> {
+        self.at = self.behind(driver, mark)?;
         self.last = Some(mark);
-        self.at += since.as_nanos() as u64;
         Ok(self.at)
     }
 }
@@ -210,9 +241,9 @@ mod tests {
         let source = || Weak::<Silent>::new() as Weak<dyn Source>;
         for name in ["a", "b"] {
             let what = Timed { kind: Kind::Kernel, name: name.into(), bytes: 8 };
-            line.time(&driver, what, source, &mut || Ok(())).unwrap();
+            line.time((&driver, 0), what, source, &mut |_| Ok(())).unwrap();
         }
-        line.events(&driver)
+        line.events(&[&driver])
     }
 
     #[test]

@@ -273,6 +273,7 @@ impl Compute for Reference {
 
 // Running a function again costs the same: there is no launch overhead to save.
 elinvar_ops::without_capture! { impl [] Reference }
+elinvar_ops::host_streams! { impl [] Reference }
 
 /// What the tests of all files share.
 #[cfg(test)]

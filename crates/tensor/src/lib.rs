@@ -14,6 +14,7 @@ mod methods;
 mod print;
 mod random;
 mod sizes;
+mod stream;
 mod tape;
 mod tensor;
 
@@ -28,6 +29,7 @@ pub use index::{Index, Indices, step};
 pub use methods::{IntoPadding, MaybeNumber, Operand};
 pub use random::Generator;
 pub use sizes::{Axes, Integer, MaybeAxes, MaybeAxis, Sizes};
+pub use stream::{Event, Pinned, Stream, Transfer};
 pub use tape::{
     Backward, Gradients, Hook, Seed, backward, checkpoint, enable_grad, is_grad_enabled, no_grad,
 };

@@ -35,7 +35,7 @@ static NEXT: AtomicUsize = AtomicUsize::new(1000);
 /// The device's errors.
 pub fn count(model: Model) -> Result<Count> {
     let device = GpuDevice::new(Null::open(0)?, NEXT.fetch_add(1, Relaxed));
-    let queue = Track::Queue(device.to_string().into());
+    let queue = Track::Queue(device.to_string().into(), 0);
     let mut step = try_run(|| model.step(&mut Data::new(device)))??;
     try_run(|| (0..2).try_for_each(|_| step()))??;
     let (done, profile) = profile(|| try_run(&mut step));

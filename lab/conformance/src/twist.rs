@@ -209,3 +209,4 @@ elinvar_ops::delegate_backend! {
 }
 // Captured work would bypass the change.
 elinvar_ops::without_capture! { impl [B: Backend] Twisted<B> }
+elinvar_ops::host_streams! { impl [B: Backend] Twisted<B> }

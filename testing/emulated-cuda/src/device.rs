@@ -5,19 +5,19 @@
 //! wrong values.
 
 mod graph;
+mod stream;
 
-use crate::machine::{Fault, FaultKind, Launch, Memory, run};
+use crate::machine::{Launch, Memory};
 use crate::product::Multiply;
 use crate::ptx::{Program, Refused, parse};
 use crate::settings::{Settings, newest_ptx};
 use crate::sys::raw::{HostBytes, Raw};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use stream::{Event, Stream};
 
 /// Bytes of shared memory that a launch may use without an attribute that allows more.
 pub const MOST_SHARED: u32 = 48 << 10;
-/// Operations that a stream defers; beyond that, the oldest are run.
-const MOST_KEPT: usize = 1024;
 
 /// A code of `CUresult`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +68,6 @@ impl Error {
     }
 }
 
-/// The number of instructions that a copy of this many bytes counts as.
-fn copied(bytes: u64) -> u64 {
-    1 + bytes / 512
-}
-
 /// Work that does not involve the host.
 #[derive(Debug)]
 pub enum Work {
@@ -103,17 +98,6 @@ pub enum Operation {
     Free(u64),
 }
 
-/// The state of an event.
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    /// Never recorded: waiting for it returns at once.
-    New,
-    /// Recorded in this stream, and not reached yet.
-    Ahead(u64),
-    /// Reached when the device's clock had this value.
-    Passed(u64),
-}
-
 /// A loaded module.
 struct Module {
     program: Arc<Program>,
@@ -126,17 +110,16 @@ pub(crate) struct Device {
     settings: Settings,
     memory: Memory,
     used: u64,
-    /// Instructions executed, each counted as a nanosecond: timings do not depend on the load of
-    /// the host.
-    clock: u64,
-    streams: HashMap<u64, VecDeque<Operation>>,
+    /// The host's time: that of the latest work that it waited for.
+    now: u64,
+    streams: HashMap<u64, Stream>,
     /// Streams in capture, and the work captured so far.
     captures: HashMap<u64, Vec<Work>>,
     /// Graphs, and whether they are instantiated.
     graphs: HashMap<u64, (bool, Arc<Vec<Work>>)>,
     events: HashMap<u64, Event>,
-    /// Events that were destroyed before their stream reached them.
-    orphans: HashSet<u64>,
+    /// Events that were destroyed before their stream reached them: others may wait for them.
+    orphans: HashMap<u64, Event>,
     modules: HashMap<u64, Module>,
     /// Pinned host memory, which copies need not wait for, by address.
     pinned: BTreeMap<usize, Raw>,
@@ -158,8 +141,8 @@ impl Device {
             captures: HashMap::new(),
             graphs: HashMap::new(),
             events: HashMap::new(),
-            clock: 0,
-            orphans: HashSet::new(),
+            now: 0,
+            orphans: HashMap::new(),
             modules: HashMap::new(),
             pinned: BTreeMap::new(),
             sticky: None,
@@ -292,7 +275,7 @@ impl Device {
     /// Creates a stream.
     pub fn stream(&mut self) -> u64 {
         let handle = self.handle();
-        self.streams.insert(handle, VecDeque::new());
+        self.streams.insert(handle, Stream { clock: self.now, ..Stream::default() });
         handle
     }
     /// Destroys a stream after its work is done.
@@ -309,178 +292,10 @@ impl Device {
     }
     /// Destroys an event.
     pub fn end_event(&mut self, event: u64) -> Done {
-        if let Event::Ahead(_) = self.known(event)? {
-            // Streams that already wait for it still do.
-            self.orphans.insert(event);
-        } else {
-            self.events.remove(&event);
-        }
-        Ok(())
-    }
-}
-
-impl Device {
-    /// Adds an operation to a stream.
-    pub fn push(&mut self, stream: u64, operation: Operation) -> Done {
-        if !self.streams.contains_key(&stream) {
-            return Err(Error::INVALID_HANDLE);
-        }
-        if let Some(all) = self.captures.get_mut(&stream) {
-            return match operation {
-                Operation::Work(work) => {
-                    all.push(work);
-                    Ok(())
-                }
-                // Operations that the project does not capture are not emulated.
-                Operation::Up(..)
-                | Operation::Down(..)
-                | Operation::Graph(_)
-                | Operation::Record(_)
-                | Operation::Await(_)
-                | Operation::Free(_) => Err(Error::CAPTURE_UNSUPPORTED),
-            };
-        }
-        // Bytes that the host may free are copied at once.
-        let at_once = match &operation {
-            Operation::Up(host, _) | Operation::Down(_, host) => !self.is_pinned(host),
-            Operation::Record(event) => {
-                *self.events.get_mut(event).ok_or(Error::INVALID_HANDLE)? = Event::Ahead(stream);
-                false
-            }
-            Operation::Await(event) => {
-                self.known(*event)?;
-                false
-            }
-            Operation::Work(_) | Operation::Graph(_) | Operation::Free(_) => false,
-        };
-        let queue = self.streams.entry(stream).or_default();
-        queue.push_back(operation);
-        if at_once {
-            return self.finish(stream);
-        }
-        if queue.len() > MOST_KEPT {
-            self.next(stream)?;
-        }
-        Ok(())
-    }
-    /// Runs all operations of a stream.
-    pub fn finish(&mut self, stream: u64) -> Done {
-        if !self.streams.contains_key(&stream) {
-            return Err(Error::INVALID_HANDLE);
-        }
-        while self.next(stream)? {}
-        Ok(())
-    }
-    /// Runs all operations of all streams.
-    pub fn finish_all(&mut self) -> Done {
-        let all: Vec<u64> = self.streams.keys().copied().collect();
-        all.into_iter().try_for_each(|s| self.finish(s))
-    }
-    fn known(&self, event: u64) -> Done<Event> {
-        self.events.get(&event).copied().ok_or(Error::INVALID_HANDLE)
-    }
-    /// Was an event reached? Each query lets its stream run one operation.
-    pub fn passed(&mut self, event: u64) -> Done<bool> {
-        if let Event::Ahead(stream) = self.known(event)? {
-            self.next(stream)?;
-        }
-        Ok(!matches!(self.known(event)?, Event::Ahead(_)))
-    }
-    /// Runs the operations before an event.
-    pub fn wait(&mut self, event: u64) -> Done {
-        while let Event::Ahead(stream) = self.known(event)? {
-            if !self.next(stream)? {
-                return Err(Error::INVALID_HANDLE);
-            }
-        }
-        Ok(())
-    }
-    /// Milliseconds between two events.
-    pub fn elapsed(&self, from: u64, to: u64) -> Done<f32> {
-        match (self.known(from)?, self.known(to)?) {
-            (Event::Passed(a), Event::Passed(b)) => Ok(b.saturating_sub(a) as f32 * 1e-6),
-            (Event::New, _) | (_, Event::New) => Err(Error::INVALID_HANDLE),
-            (Event::Ahead(_), _) | (_, Event::Ahead(_)) => Err(Error::NOT_READY),
-        }
-    }
-    /// Runs the next operation of a stream; false if there is none.
-    fn next(&mut self, stream: u64) -> Done<bool> {
-        self.check()?;
-        let Some(operation) = self.streams.get_mut(&stream).and_then(VecDeque::pop_front) else {
-            return Ok(false);
-        };
-        if let Err((error, what)) = self.one(&operation) {
-            eprintln!("emulated cuda: {what}");
-            self.sticky = Some(error);
-            return Err(error);
-        }
-        Ok(true)
-    }
-    fn range(&self, at: u64, bytes: u64) -> Result<(&Arc<Raw>, usize), (Error, String)> {
-        self.memory.range(at, bytes).ok_or_else(|| {
-            let what = format!("a copy of {bytes} bytes at {at:#x}, beyond what is allocated there");
-            (Error::ILLEGAL_ADDRESS, what)
-        })
-    }
-    fn work(&mut self, work: &Work) -> Result<(), (Error, String)> {
-        self.clock += 1 + self.steps(work)?;
-        Ok(())
-    }
-    /// Runs work; returns the number of instructions it counts as.
-    fn steps(&self, work: &Work) -> Result<u64, (Error, String)> {
-        match work {
-            Work::Across { from, to, bytes } => {
-                let ((to, to_at), (from, from_at)) = (self.range(*to, *bytes)?, self.range(*from, *bytes)?);
-                to.copy_from(to_at, from, from_at, *bytes as usize);
-                Ok(copied(*bytes))
-            }
-            Work::Multiply(product) => product
-                .run(&self.memory)
-                .map_err(|what| (Error::ILLEGAL_ADDRESS, format!("a product: {what}"))),
-            Work::Launch(program, launch) => run(program, launch, &self.memory).map_err(|f: Fault| {
-                let error = match f.kind {
-                    FaultKind::Illegal => Error::ILLEGAL_ADDRESS,
-                    FaultKind::Misaligned => Error::MISALIGNED_ADDRESS,
-                    FaultKind::Launch => Error::INVALID_VALUE,
-                };
-                (error, f.what)
-            }),
-        }
-    }
-    fn one(&mut self, operation: &Operation) -> Result<(), (Error, String)> {
-        match operation {
-            Operation::Up(host, to) => {
-                let (raw, at) = self.range(*to, host.len() as u64)?;
-                host.copy_to(raw, at);
-                self.clock += copied(host.len() as u64);
-            }
-            Operation::Down(from, host) => {
-                let (raw, at) = self.range(*from, host.len() as u64)?;
-                host.copy_from(raw, at);
-                self.clock += copied(host.len() as u64);
-            }
-            Operation::Work(work) => self.work(work)?,
-            Operation::Graph(all) => all.iter().try_for_each(|work| self.work(work))?,
-            // An event that was destroyed since was reached.
-            Operation::Await(event) => {
-                while let Some(Event::Ahead(stream)) = self.events.get(event).copied() {
-                    let went = self.next(stream).map_err(|e| (e, "what is waited for".to_string()))?;
-                    if !went {
-                        return Err((Error::INVALID_HANDLE, "streams wait for each other".to_string()));
-                    }
-                }
-            }
-            Operation::Record(event) => {
-                if self.orphans.remove(event) {
-                    self.events.remove(event);
-                } else if let Some(recorded) = self.events.get_mut(event) {
-                    *recorded = Event::Passed(self.clock);
-                }
-            }
-            Operation::Free(address) => {
-                self.release(*address)
-                    .map_err(|e| (e, format!("memory at {address:#x} is freed, and there is none")))?;
-            }
+        let state = self.known(event)?;
+        self.events.remove(&event);
+        if let Event::Ahead(_) = state {
+            self.orphans.insert(event, state);
         }
         Ok(())
     }

@@ -17,7 +17,9 @@
 //! * `sys`: the C functions, and memory as raw bytes.
 //!
 //! Its clock counts instructions: a kernel with fewer instructions is faster, independent of the
-//! load of the host.
+//! load of the host. Each stream has its own, so that work of two streams overlaps in time. A
+//! stream runs only when something waits for it: what forgets to wait for another stream finds old
+//! bytes there, each time.
 //!
 //! What is not emulated: caches, memories of several devices (they share one), and data races
 //! between workgroups (the interpreter of the kernel language finds those).

@@ -65,8 +65,8 @@ impl Kind {
 pub enum Track {
     /// A thread of the host, by a number from 1.
     Thread(u32),
-    /// The queue of the device of this name.
-    Queue(Arc<str>),
+    /// A queue of the device of this name: 0 is the first, each other a stream's.
+    Queue(Arc<str>, u32),
 }
 
 /// Something that ran. Times are nanoseconds on the host's clock, from the process's first look at

@@ -7,7 +7,7 @@
 
 mod sys;
 
-pub use sys::{Graph, Memory, Module, Timestamp, use_library};
+pub use sys::{Event, Graph, Memory, Module, PinnedMemory, Timestamp, Transfer, use_library};
 
 use crate::{Call, CallGraph, Driver, Info, Slice, VendorGemm, requirements};
 use elinvar_core::{Error, Result};
@@ -17,11 +17,13 @@ use elinvar_kernel::interp::Launch;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use sys::Shared;
+use sys::{OtherStream, Shared, Stream};
 
-/// An opened CUDA device.
+/// An opened CUDA device and one of its streams.
 pub struct Cuda {
     shared: Arc<Shared>,
+    /// The stream, if it is not the device's first.
+    other: Option<OtherStream>,
 }
 
 impl fmt::Debug for Cuda {
@@ -35,6 +37,9 @@ impl Cuda {
     pub fn capability(&self) -> u32 {
         self.shared.physical.capability
     }
+    fn stream(&self) -> &Stream {
+        self.other.as_ref().map_or(self.shared.first(), OtherStream::stream)
+    }
 }
 
 impl Driver for Cuda {
@@ -43,19 +48,38 @@ impl Driver for Cuda {
     type Module = Module;
     type Timestamp = Timestamp;
     type Graph = Graph;
+    type Event = Event;
+    type Pinned = PinnedMemory;
+    type Transfer = Transfer;
 
     fn list() -> Result<Vec<Info>> {
         Ok(sys::physical()?.into_iter().map(|p| p.info).collect())
     }
     fn open(number: usize) -> Result<Cuda> {
         let physical = crate::numbered(Self::NAME, sys::physical()?, number)?;
-        Ok(Cuda { shared: Shared::open(physical)? })
+        Ok(Cuda { shared: Shared::open(physical)?, other: None })
     }
     fn info(&self) -> &Info {
         &self.shared.physical.info
     }
+    fn queue(&self) -> Result<Option<Cuda>> {
+        let other = OtherStream::new(&self.shared)?;
+        Ok(other.map(|other| Cuda { shared: self.shared.clone(), other: Some(other) }))
+    }
+    fn record(&self) -> Result<Event> {
+        self.stream().record(&self.shared)
+    }
+    fn after(&self, event: &Event) -> Result<()> {
+        self.stream().after(&self.shared, event)
+    }
+    fn reached(&self, event: &Event) -> Result<bool> {
+        event.reached()
+    }
+    fn wait_for(&self, event: &Event) -> Result<()> {
+        event.wait()
+    }
     fn allocate(&self, bytes: u64) -> Result<Memory> {
-        Memory::new(&self.shared, bytes)
+        self.stream().allocate(&self.shared, bytes)
     }
     fn compile(&self, kernel: &Kernel) -> Result<Module> {
         requirements::check(Self::NAME, self.info(), kernel)?;
@@ -72,28 +96,37 @@ impl Driver for Cuda {
         launch: &Launch,
         args: Option<&[u8]>,
     ) -> Result<()> {
-        self.shared.queue().launch(&self.shared, module, buffers, launch, args)
+        self.stream().queue().launch(&self.shared, module, buffers, launch, args)
     }
     fn multiply(&self, product: &VendorGemm, operands: [Slice<'_, Self>; 3]) -> Result<bool> {
-        self.shared.queue().multiply(&self.shared, self.shared.stream(), product, &operands)
+        self.stream().queue().multiply(&self.shared, None, product, &operands)
     }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
-        self.shared.queue().write(&self.shared, to, bytes)
+        self.stream().queue().write(&self.shared, to, bytes)
     }
     fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
-        self.shared.queue().copy(&self.shared, from, to)
+        self.stream().queue().copy(&self.shared, from, to)
     }
     fn receive(&self, other: &Self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<bool> {
-        self.shared.receive(&other.shared, from, to)
+        self.stream().receive(&self.shared, (&other.shared, other.stream()), from, to)
     }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
-        self.shared.read(from, bytes)
+        self.stream().read(&self.shared, from, bytes)
+    }
+    fn pin(&self, bytes: usize) -> Result<PinnedMemory> {
+        PinnedMemory::new(&self.shared, bytes)
+    }
+    fn upload(&self, from: PinnedMemory, to: Slice<'_, Self>) -> Result<Transfer> {
+        self.stream().upload(&self.shared, from, to)
+    }
+    fn download(&self, from: Slice<'_, Self>, to: PinnedMemory) -> Result<Transfer> {
+        self.stream().download(&self.shared, from, to)
     }
     fn wait(&self) -> Result<()> {
-        self.shared.wait()
+        self.stream().wait(&self.shared)
     }
     fn mark(&self) -> Result<Timestamp> {
-        Timestamp::new(&self.shared)
+        self.stream().mark(&self.shared)
     }
     fn between(&self, from: &Timestamp, to: &Timestamp) -> Result<Duration> {
         from.until(to)
@@ -102,9 +135,9 @@ impl Driver for Cuda {
 
 impl CallGraph<Cuda> for Graph {
     fn capture(device: &Cuda, calls: &[Call<'_, Cuda>]) -> Result<Option<Graph>> {
-        Graph::new(&device.shared, calls)
+        Graph::new(&device.shared, device.stream(), calls)
     }
-    fn replay(&self, _: &Cuda) -> Result<()> {
-        self.make_calls()
+    fn replay(&self, device: &Cuda) -> Result<()> {
+        self.make_calls(device.stream())
     }
 }

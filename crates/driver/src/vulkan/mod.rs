@@ -8,7 +8,7 @@ mod probe;
 mod sys;
 mod touched;
 
-pub use sys::{Memory, Timestamp, use_validation, validation_messages};
+pub use sys::{Memory, PinnedMemory, Timestamp, Transfer, use_validation, validation_messages};
 
 use crate::loop_limit::{self, Limited, Whole};
 use crate::{Driver, Info, Slice, VendorGemm};
@@ -46,6 +46,10 @@ impl fmt::Debug for Vulkan {
 #[derive(Debug)]
 pub struct Module(Limited<Pipeline>);
 
+/// A place in the queue: the submission that has everything before it.
+#[derive(Debug)]
+pub struct Event(u64);
+
 impl Vulkan {
     /// What the device's arithmetic does, as its properties say and as it was probed.
     pub fn arithmetic(&self) -> &spirv::Device {
@@ -81,6 +85,9 @@ impl Driver for Vulkan {
     type Timestamp = Timestamp;
     // Launches are recorded into command buffers anyway, many into one.
     type Graph = Infallible;
+    type Event = Event;
+    type Pinned = PinnedMemory;
+    type Transfer = Transfer;
 
     fn list() -> Result<Vec<Info>> {
         Ok(sys::physical()?.into_iter().map(|p| p.info).collect())
@@ -98,6 +105,22 @@ impl Driver for Vulkan {
     }
     fn info(&self) -> &Info {
         &self.info
+    }
+    fn queue(&self) -> Result<Option<Vulkan>> {
+        Ok(None)
+    }
+    fn record(&self) -> Result<Event> {
+        self.shared.record().map(Event)
+    }
+    fn after(&self, _: &Event) -> Result<()> {
+        // The order of the one queue.
+        Ok(())
+    }
+    fn reached(&self, event: &Event) -> Result<bool> {
+        self.shared.reached(event.0)
+    }
+    fn wait_for(&self, event: &Event) -> Result<()> {
+        self.shared.wait_for(event.0)
     }
     fn allocate(&self, bytes: u64) -> Result<Memory> {
         Memory::new(&self.shared, bytes)
@@ -130,6 +153,15 @@ impl Driver for Vulkan {
     }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         self.shared.read(from, bytes)
+    }
+    fn pin(&self, bytes: usize) -> Result<PinnedMemory> {
+        PinnedMemory::new(&self.shared, bytes)
+    }
+    fn upload(&self, from: PinnedMemory, to: Slice<'_, Self>) -> Result<Transfer> {
+        self.shared.upload(from, to)
+    }
+    fn download(&self, from: Slice<'_, Self>, to: PinnedMemory) -> Result<Transfer> {
+        self.shared.download(from, to)
     }
     fn wait(&self) -> Result<()> {
         self.shared.wait()

@@ -116,7 +116,7 @@ pub(super) fn rows(record: &Record) -> Vec<OpRow> {
 }
 
 fn is_queued(e: &Event) -> bool {
-    matches!(e.track, Track::Queue(_))
+    matches!(e.track, Track::Queue(..))
 }
 
 /// The heads of the columns; the last one only if there are limits.

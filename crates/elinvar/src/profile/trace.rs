@@ -2,8 +2,8 @@
 //!
 //! Source: "Trace Event Format", the Chromium project. Used of it: complete events (`X`: begin and
 //! duration in microseconds), counters (`C`), and metadata (`M`) with the names of tracks. A track
-//! is a process and a thread: the threads of the host are threads of process 1, and the queue of
-//! each device is the thread 1 of a process of its own.
+//! is a process and a thread: the threads of the host are threads of process 1, and each device is
+//! a process of its own whose threads are its queues, from 1.
 
 use elinvar_core::profile::{Event, Record, Track};
 use std::collections::BTreeSet;
@@ -14,14 +14,15 @@ const HOST: usize = 1;
 
 /// Writes a trace. Events of a track are in the order of their beginnings, outer ones first.
 pub(super) fn write(record: &Record, out: &mut dyn Write) -> Result<()> {
-    let queues: BTreeSet<&str> = record.events.iter().filter_map(queue).collect();
-    let queues: Vec<&str> = queues.into_iter().collect();
+    let queues: BTreeSet<(&str, u32)> = record.events.iter().filter_map(queue).collect();
+    let devices: BTreeSet<&str> = queues.iter().map(|(device, _)| *device).collect();
+    let devices: Vec<&str> = devices.into_iter().collect();
+    let process = |device: &str| {
+        HOST + 1 + devices.iter().position(|d| *d == device).expect("they were collected above")
+    };
     let place = |e: &Event| match &e.track {
         Track::Thread(thread) => (HOST, *thread),
-        Track::Queue(name) => {
-            let at = queues.iter().position(|q| **q == **name).expect("they were collected above");
-            (HOST + 1 + at, 1)
-        }
+        Track::Queue(device, number) => (process(device), number + 1),
     };
     let mut events: Vec<((usize, u32), &Event)> = record.events.iter().map(|e| (place(e), e)).collect();
     events.sort_by_key(|(place, e)| (*place, e.start, std::cmp::Reverse(e.duration)));
@@ -43,11 +44,14 @@ pub(super) fn write(record: &Record, out: &mut dyn Write) -> Result<()> {
         write!(out, ",")?;
         name(out, "thread_name", HOST, thread, &format!("thread {thread}"))?;
     }
-    for (i, queue) in queues.iter().enumerate() {
+    for device in &devices {
         write!(out, ",")?;
-        name(out, "process_name", HOST + 1 + i, 0, queue)?;
+        name(out, "process_name", process(device), 0, device)?;
+    }
+    for (device, number) in queues {
+        let text = if number == 0 { "queue".to_string() } else { format!("queue {number}") };
         write!(out, ",")?;
-        name(out, "thread_name", HOST + 1 + i, 1, "queue")?;
+        name(out, "thread_name", process(device), number + 1, &text)?;
     }
     for ((pid, tid), e) in events {
         write!(out, ",\n{{\"ph\":\"X\",\"name\":{},\"cat\":\"{}\"", text(&e.name), e.kind.word())?;
@@ -65,9 +69,9 @@ pub(super) fn write(record: &Record, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "]}}")
 }
 
-fn queue(e: &Event) -> Option<&str> {
+fn queue(e: &Event) -> Option<(&str, u32)> {
     match &e.track {
-        Track::Queue(name) => Some(name),
+        Track::Queue(device, number) => Some((device, *number)),
         Track::Thread(_) => None,
     }
 }

@@ -463,3 +463,4 @@ elinvar_ops::delegate_backend! {
 }
 // Running a function again costs what its work costs: there is no queue to fill.
 elinvar_ops::without_capture! { impl [] Interpreted }
+elinvar_ops::host_streams! { impl [] Interpreted }

@@ -1,6 +1,8 @@
 //! The memory of recorded work.
 
 use super::{BlockOffset, MemoryPool, Piece, PieceOwner, class};
+use crate::queues::Current;
+use crate::uses::Uses;
 use elinvar_core::Result;
 use elinvar_driver::Driver;
 use std::collections::BTreeMap;
@@ -11,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct CaptureArena<D: Driver> {
     state: Mutex<CaptureArenaState<D>>,
+    /// Of all pieces together: the work uses them all.
+    uses: Uses,
 }
 
 #[derive(Debug)]
@@ -25,6 +29,7 @@ impl<D: Driver> CaptureArena<D> {
     pub(crate) fn new() -> Arc<CaptureArena<D>> {
         Arc::new(CaptureArena {
             state: Mutex::new(CaptureArenaState { free: BTreeMap::new(), all: Vec::new(), out: 0 }),
+            uses: Uses::default(),
         })
     }
     fn lock(&self) -> MutexGuard<'_, CaptureArenaState<D>> {
@@ -38,7 +43,7 @@ impl<D: Driver> CaptureArena<D> {
     pub(crate) fn take(
         self: &Arc<Self>,
         pool: &Arc<MemoryPool<D>>,
-        driver: &D,
+        queue: &Current<'_, D>,
         bytes: u64,
     ) -> Result<Piece<D>> {
         let class = class(bytes);
@@ -46,22 +51,36 @@ impl<D: Driver> CaptureArena<D> {
         let place = match state.free.get_mut(&class).and_then(Vec::pop) {
             Some(place) => place,
             None => {
-                let piece = pool.take(driver, bytes)?;
+                let piece = pool.take(queue, bytes)?;
                 let place = piece.place.clone();
+                self.uses.lock().join(&piece.uses.lock());
                 state.all.push(piece);
                 place
             }
         };
         state.out += 1;
-        Ok(Piece { home: PieceOwner::Capture(self.clone()), place, class })
+        Ok(Piece { home: PieceOwner::Capture(self.clone()), place, class, uses: Uses::default() })
     }
     pub(super) fn take_back(&self, place: BlockOffset<D>, class: u64) {
         let mut state = self.lock();
         state.out -= 1;
         state.free.entry(class).or_default().push(place);
     }
+    /// Which queues have used it.
+    pub(crate) fn uses(&self) -> &Uses {
+        &self.uses
+    }
     /// How many pieces are in use.
     pub(crate) fn out(&self) -> usize {
         self.lock().out
+    }
+}
+
+/// Its pieces go back to the pool with the uses of all of them.
+impl<D: Driver> Drop for CaptureArena<D> {
+    fn drop(&mut self) {
+        let uses = self.uses.lock().clone();
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.all.iter().for_each(|piece| piece.uses.lock().join(&uses));
     }
 }

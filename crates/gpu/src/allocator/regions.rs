@@ -5,6 +5,7 @@
 //! with a map of bytes.
 
 use super::{Block, BlockOffset};
+use crate::uses::UseList;
 use elinvar_driver::Driver;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ struct Region<D: Driver> {
     free: FreeRanges,
     /// Is it kept as long as the pool is there?
     stays: bool,
+    /// Of all that is free in it.
+    uses: UseList,
 }
 
 /// All of a pool.
@@ -77,23 +80,33 @@ impl<D: Driver> Regions<D> {
         self.free
     }
     /// One more, all of it free.
-    pub(super) fn add(&mut self, block: Arc<Block<D>>, bytes: u64, stays: bool) {
+    pub(super) fn add(&mut self, block: Arc<Block<D>>, bytes: u64, stays: bool, uses: UseList) {
         self.free += bytes;
-        self.all.push(Region { block, bytes, free: FreeRanges::new(bytes), stays });
+        self.all.push(Region { block, bytes, free: FreeRanges::new(bytes), stays, uses });
     }
-    /// So many bytes, if one of them has so many in one range.
-    pub(super) fn take(&mut self, bytes: u64) -> Option<BlockOffset<D>> {
-        let place = self.all.iter_mut().find_map(|r| {
-            let offset = r.free.take(bytes)?;
-            Some(BlockOffset { block: r.block.clone(), offset })
-        })?;
+    /// So many bytes, if one of them has so many in one range: of one that is free for the caller,
+    /// or else of any.
+    pub(super) fn take(
+        &mut self,
+        bytes: u64,
+        free: impl Fn(&UseList) -> bool,
+    ) -> Option<(BlockOffset<D>, UseList)> {
+        let mut of = |any: bool| {
+            self.all.iter_mut().filter(|r| any || free(&r.uses)).find_map(|r| {
+                let offset = r.free.take(bytes)?;
+                Some((BlockOffset { block: r.block.clone(), offset }, r.uses.clone()))
+            })
+        };
+        let found = of(false).or_else(|| of(true))?;
         self.free -= bytes;
-        Some(place)
+        Some(found)
     }
     /// A piece is free again.
-    pub(super) fn give(&mut self, block: &Arc<Block<D>>, offset: u64, bytes: u64) {
+    pub(super) fn give(&mut self, block: &Arc<Block<D>>, offset: u64, bytes: u64, uses: &UseList) {
         let home = self.all.iter_mut().find(|r| Arc::ptr_eq(&r.block, block));
-        home.expect("a region outlives its pieces").free.give(offset, bytes);
+        let home = home.expect("a region outlives its pieces");
+        home.free.give(offset, bytes);
+        home.uses.join(uses);
         self.free += bytes;
     }
     /// Takes out those that are free as a whole, but for what stays. The caller drops them.

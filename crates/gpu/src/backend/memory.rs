@@ -37,15 +37,14 @@ impl<D: Driver> Memory for Gpu<D> {
             &copied
         };
         let y = GpuBuffer::uninit(d, x.dtype, x.shape().numel())?;
-        let there = d.receive(from, whole.part()?.slice(), y.part()?.slice())?;
+        let there = d.receive(from, whole.part()?, y.part()?)?;
         Ok(there.then(|| y.within(x.buffer.node.range)))
     }
     fn finish(d: &Self::Device, buffer: &Self::Buffer) -> Result<()> {
-        buffer.part()?;
-        d.driver()?.wait()
+        d.wait_for(buffer.part()?)
     }
     fn synchronize(d: &Self::Device) -> Result<()> {
-        d.driver()?.wait()
+        d.opened()?.wait()
     }
     fn memory_stats(d: &Self::Device) -> Result<MemoryStats> {
         d.stats()

@@ -12,6 +12,7 @@ mod out_of_memory;
 mod pool;
 mod profile;
 mod queue;
+mod streams;
 mod subnormals;
 mod train_step;
 

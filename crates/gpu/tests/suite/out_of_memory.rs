@@ -59,6 +59,9 @@ impl Driver for Short {
     type Module = <Interp as Driver>::Module;
     type Timestamp = <Interp as Driver>::Timestamp;
     type Graph = Infallible;
+    type Event = ();
+    type Pinned = Vec<u8>;
+    type Transfer = Vec<u8>;
 
     fn list() -> Result<Vec<Info>> {
         Interp::list()
@@ -68,6 +71,21 @@ impl Driver for Short {
     }
     fn info(&self) -> &Info {
         &self.info
+    }
+    fn queue(&self) -> Result<Option<Short>> {
+        Ok(None)
+    }
+    fn record(&self) -> Result<()> {
+        Ok(())
+    }
+    fn after(&self, (): &()) -> Result<()> {
+        Ok(())
+    }
+    fn reached(&self, (): &()) -> Result<bool> {
+        Ok(true)
+    }
+    fn wait_for(&self, (): &()) -> Result<()> {
+        Ok(())
     }
     fn allocate(&self, bytes: u64) -> Result<Counted> {
         let take = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes));
@@ -95,6 +113,15 @@ impl Driver for Short {
     }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         self.inner.read(inner(&from), bytes)
+    }
+    fn pin(&self, bytes: usize) -> Result<Vec<u8>> {
+        self.inner.pin(bytes)
+    }
+    fn upload(&self, from: Vec<u8>, to: Slice<'_, Self>) -> Result<Vec<u8>> {
+        self.inner.upload(from, inner(&to))
+    }
+    fn download(&self, from: Slice<'_, Self>, to: Vec<u8>) -> Result<Vec<u8>> {
+        self.inner.download(inner(&from), to)
     }
     fn wait(&self) -> Result<()> {
         self.inner.wait()

@@ -1,6 +1,6 @@
 //! A captured training step has the bits of the step, and what it may not do changes nothing.
 
-use super::interp;
+use super::{cuda, interp};
 use elinvar_core::{ErrorKind, Result};
 use elinvar_driver::null::Call;
 use elinvar_driver::{Driver, Interp, Null};
@@ -14,6 +14,7 @@ use elinvar_nn::{Generator, Layer, Module, Strict, Tensor};
 use elinvar_ops::Backend;
 use elinvar_ops::backend::Memory;
 use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_tensor::Stream;
 use std::sync::Mutex;
 
 /// Layers that draw, and one with running statistics.
@@ -170,7 +171,7 @@ fn settings<B: Backend>(d: &B::Device, recordings: usize) {
 #[test]
 fn settings_and_shapes_on_every_device() {
     settings::<Gpu<Interp>>(&interp(), 2);
-    settings::<Gpu<elinvar_driver::Cuda>>(&super::cuda(), 2);
+    settings::<Gpu<elinvar_driver::Cuda>>(&cuda(), 2);
     if let Some(d) = super::vulkan() {
         settings::<Gpu<elinvar_driver::Vulkan>>(&d, 2);
     }
@@ -178,6 +179,39 @@ fn settings_and_shapes_on_every_device() {
 }
 
 type G = Gpu<Interp>;
+
+/// Steps that are recorded in one stream and replayed in others, while what they change in place is
+/// read in one more, at once or put off.
+fn in_streams<B: Backend>(d: &B::Device, recordings: usize) {
+    let streams = [0; 3].map(|_| Stream::<B>::new(d).unwrap());
+    let (a, b, mut p, mut q) = (Net::<B>::new(d), Net::<B>::new(d), Adam::new(0.01), Adam::new(0.01));
+    let mut plain = TrainStep::new(&a, objective);
+    let mut captured = TrainStep::new(&b, objective).capture();
+    let [x, y] = [&a, &b].map(|net| &net.last.weight);
+    let (mut want, mut got) = (Vec::new(), Vec::new());
+    for i in 0..12 {
+        let there = streams[2].scope(|| batch(i, d));
+        want.push(plain.run(&mut p, &[batch(i, d)]).unwrap().remove(0).loss);
+        got.push(streams[i % 2].scope(|| captured.run(&mut q, &[there])).unwrap().remove(0).loss);
+        want.push(x.get().detach().cumsum(0));
+        got.push(streams[(i + 1) % 3].scope(|| y.get().detach().cumsum(0)));
+        if i == 8 {
+            want.push(x.get().detach() * 2.0);
+            got.push(streams[1].scope(|| y.get().detach() * 2.0));
+        }
+    }
+    let all = |told: &[Tensor<B>]| told.iter().map(bytes).collect::<Vec<_>>();
+    let (want, got) = (all(&want), all(&got));
+    assert_eq!(got.iter().zip(&want).position(|(a, b)| a != b), None, "of {} results", want.len());
+    assert!(state(&a, &p) == state(&b, &q));
+    assert_eq!(captured.recordings(), recordings);
+}
+
+#[test]
+fn steps_are_replayed_in_any_stream() {
+    in_streams::<Gpu<_>>(&cuda(), 2);
+    in_streams::<Gpu<_>>(&interp(), 2);
+}
 
 /// A captured run that is saved, and goes on elsewhere.
 #[test]

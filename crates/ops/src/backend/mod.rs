@@ -1,8 +1,8 @@
 //! The interface of a backend: about twenty-five kinds of work (primitives), none of them an op.
 //!
-//! Three traits: [`Memory`] (devices, buffers, transfers), [`Compute`] (the kinds of work) and
-//! [`Capture`] (recording work and replaying it). [`Backend`] is all of them. The attributes of
-//! requests are in [`requests`].
+//! Four traits: [`Memory`] (devices, buffers, transfers), [`Compute`] (the kinds of work),
+//! [`Capture`] (recording work and replaying it) and [`Streams`] (several orders of work on one
+//! device). [`Backend`] is all of them. The attributes of requests are in [`requests`].
 //!
 //! The device and the buffer are associated types. Formulas are objects, compiled where they are
 //! defined and not where a backend is used. No method has a default body, so that a new kind of
@@ -26,12 +26,17 @@ mod compute;
 pub mod delegate;
 mod memory;
 pub mod requests;
+mod streams;
 
 pub use capture::{Capture, Recorded};
 pub use compute::{Compute, FusedResults};
 pub use delegate::{Delegate, Kind};
 pub use memory::Memory;
 pub use requests::*;
+pub use streams::{
+    EventObject, HostPinned, HostStream, HostTransfer, PinnedObject, StreamObject, Streams, TransferObject,
+    of_another_device,
+};
 
 use elinvar_core::{DType, Error, Layout, Shape};
 pub use elinvar_lane::formula::{AddBias, Epilogue, Fold};
@@ -93,9 +98,9 @@ pub trait DeviceOf {
 }
 
 /// A backend: where tensors are stored and computed.
-pub trait Backend: Memory + Compute + Capture {}
+pub trait Backend: Memory + Compute + Capture + Streams {}
 
-impl<B: Memory + Compute + Capture> Backend for B {}
+impl<B: Memory + Compute + Capture + Streams> Backend for B {}
 
 /// The error of a gather or scatter for an index that is not in `0..size`; `position` is its
 /// position among the indices.

@@ -193,6 +193,8 @@ struct MatmulPlan {
 pub struct CublasLt {
     functions: &'static Functions,
     handle: Handle,
+    /// In whose order the workspace is used.
+    stream: Handle,
     workspace: Address,
     /// `None`: the library cannot do it.
     plans: HashMap<Key, Option<MatmulPlan>>,
@@ -238,27 +240,27 @@ impl Functions {
 }
 
 impl CublasLt {
-    /// The library on a device; `None` if it is not installed.
+    /// The library on a device, for one stream; `None` if it is not installed.
     ///
     /// # Errors
     /// `OutOfMemory`; what the library reports.
-    pub fn new(shared: &Shared) -> Result<Option<CublasLt>> {
+    pub fn new(shared: &Shared, stream: Handle) -> Result<Option<CublasLt>> {
         let Some(functions) = functions() else { return Ok(None) };
         shared.enter()?;
-        let workspace = memory::allocate(shared, WORKSPACE as u64)?;
+        let workspace = memory::allocate(shared, stream, WORKSPACE as u64)?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the place for the result is valid, and the device's context is the thread's.
         let started = unsafe { (functions.create)(&raw mut handle) };
         if let Err(e) = Functions::check(started, "starting") {
-            memory::free(shared, workspace);
+            memory::free_in(shared, stream, workspace);
             return Err(e);
         }
-        Ok(Some(CublasLt { functions, handle, workspace, plans: HashMap::new() }))
+        Ok(Some(CublasLt { functions, handle, stream, workspace, plans: HashMap::new() }))
     }
     /// Gives back what it has. The stream has nothing to do.
     pub fn destroy(self, shared: &Shared) {
-        let CublasLt { functions, handle, workspace, plans } = self;
-        memory::free(shared, workspace);
+        let CublasLt { functions, handle, stream, workspace, plans } = self;
+        memory::free_in(shared, stream, workspace);
         drop(plans);
         // SAFETY: the handle was made by this library, and it is not used any more.
         unsafe { (functions.destroy)(handle) };

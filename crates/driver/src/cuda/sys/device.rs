@@ -2,7 +2,7 @@
 
 use super::functions::Handle;
 use super::library::{Api, api, none, shown};
-use super::queue::Queue;
+use super::stream::{self, Stream};
 use crate::{Info, Kind};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::emit::ptx;
@@ -28,9 +28,6 @@ const MEMORY_POOLS_SUPPORTED: c_int = 115;
 const TMA_VARIABLE: &str = "ELINVAR_CUDA_BOXES";
 /// The first driver that takes the PTX of kernels that fetch TMA tiles: CUDA 12.0.
 const TMA_SINCE_VERSION: c_int = 12000;
-/// A stream that does not wait for the one that has no name.
-const NON_BLOCKING: u32 = 1;
-
 /// A device that has not been opened.
 #[derive(Clone)]
 pub struct Physical {
@@ -113,6 +110,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             bytes: true,
             max_loop_iterations: None,
             short: false,
+            queues: t.await_event.is_some(),
             cp_async: capability >= ptx::SM80_CP_ASYNC.capability,
             tma: tma
                 && capability == ptx::SM90A_WGMMA.capability
@@ -139,14 +137,24 @@ pub struct Shared {
     pub physical: Physical,
     pub(super) api: &'static Api,
     context: Handle,
-    pub(super) stream: Handle,
-    queue: Mutex<Queue>,
+    /// The stream of the handle that opened the device.
+    first: Stream,
+    /// Those that came later.
+    others: Mutex<Others>,
+}
+
+/// Streams beside the first.
+#[derive(Default)]
+pub(super) struct Others {
+    pub streams: Vec<Handle>,
+    /// In which memory is given back, behind all others. It is there as soon as there were several.
+    pub frees: Option<Handle>,
 }
 
 // SAFETY: contexts and streams may be used by any thread that has made the context its own, which
 // `enter` does.
 unsafe impl Send for Shared {}
-// SAFETY: as above; work is given to the stream under the queue's lock.
+// SAFETY: as above; work is given to a stream under its queue's lock.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -167,20 +175,24 @@ impl Shared {
             )));
         }
         let what = || format!("opening {name}");
-        let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the device was listed; the places for the results are valid. A context that is
-        // not used is released again.
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the device was listed; the place for the result is valid. A context that is not
+        // used is released again.
         unsafe {
             api.check((api.table.retain_context)(&raw mut context, physical.raw), what)?;
-            let made = api
-                .check((api.table.set_context)(context), what)
-                .and_then(|()| api.check((api.table.create_stream)(&raw mut stream, NON_BLOCKING), what));
-            if let Err(e) = made {
-                (api.table.release_context)(physical.raw);
-                return Err(e);
+            let made =
+                api.check((api.table.set_context)(context), what).and_then(|()| stream::create(api, what));
+            match made {
+                Ok(first) => {
+                    let (first, others) = (Stream::new(first), Mutex::default());
+                    Ok(Arc::new(Shared { physical, api, context, first, others }))
+                }
+                Err(e) => {
+                    (api.table.release_context)(physical.raw);
+                    Err(e)
+                }
             }
         }
-        Ok(Arc::new(Shared { physical, api, context, stream, queue: Mutex::new(Queue::default()) }))
     }
     /// Makes the device's context the calling thread's.
     pub(super) fn enter(&self) -> Result<()> {
@@ -196,37 +208,45 @@ impl Shared {
     pub(super) fn context(&self) -> Handle {
         self.context
     }
-    /// The stream that all work goes to.
-    pub fn stream(&self) -> Handle {
-        self.stream
+    /// The stream of the handle that opened the device.
+    pub fn first(&self) -> &Stream {
+        &self.first
     }
-    /// The queue, locked. Nothing that holds this device may be dropped meanwhile.
-    pub fn queue(&self) -> MutexGuard<'_, Queue> {
-        // A panic inside leaves at worst work that was not given to the stream.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Those beside it.
+    pub(super) fn others(&self) -> MutexGuard<'_, Others> {
+        // A list of handles, each of which is there.
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Waits for everything that was given to the stream.
+    /// Waits for everything that was given to a stream.
     ///
     /// # Errors
     /// `DeviceLost`.
-    pub fn wait(&self) -> Result<()> {
+    pub fn wait(&self, stream: Handle) -> Result<()> {
         self.enter()?;
         // SAFETY: the stream belongs to this device.
-        self.api.check(unsafe { (self.api.table.wait_stream)(self.stream) }, || "waiting".into())
+        self.api.check(unsafe { (self.api.table.wait_stream)(stream) }, || "waiting".into())
+    }
+    /// Waits for everything that was given to any stream, and for memory to be given back.
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    pub fn wait_for_all(&self) -> Result<()> {
+        self.wait(self.first.raw)?;
+        // A stream goes when no one holds the lock.
+        let others = self.others();
+        others.streams.iter().chain(&others.frees).try_for_each(|&stream| self.wait(stream))
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         // An error was reported by a wait; here all that is left is to give things back.
-        let _ = self.wait();
-        let queue = std::mem::take(self.queue.get_mut().unwrap_or_else(PoisonError::into_inner));
-        queue.destroy(self);
-        // SAFETY: nothing else has this device: what it made holds it. The stream has nothing to
-        // do.
-        unsafe {
-            (self.api.table.destroy_stream)(self.stream);
-            (self.api.table.release_context)(self.physical.raw);
+        let _ = self.wait_for_all();
+        self.first.destroy(self);
+        if let Some(frees) = self.others().frees.take() {
+            stream::destroy(self, frees);
         }
+        // SAFETY: nothing else has this device: what it made holds it, also the other streams.
+        unsafe { (self.api.table.release_context)(self.physical.raw) };
     }
 }

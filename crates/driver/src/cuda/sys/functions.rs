@@ -59,6 +59,7 @@ table! {
         destroy_event: "cuEventDestroy_v2" (Handle);
         record_event: "cuEventRecord" (Handle, Handle);
         wait_event: "cuEventSynchronize" (Handle);
+        query_event: "cuEventQuery" (Handle);
         elapsed: "cuEventElapsedTime" (*mut f32, Handle, Handle);
         allocate: "cuMemAlloc_v2" (*mut Address, usize);
         free: "cuMemFree_v2" (Address);
@@ -83,7 +84,7 @@ table! {
         // Memory in a stream's order came with CUDA 11.2.
         allocate_async: "cuMemAllocAsync" (*mut Address, usize, Handle);
         free_async: "cuMemFreeAsync" (Address, Handle);
-        // Several devices.
+        // Several streams, and devices.
         await_event: "cuStreamWaitEvent" (Handle, Handle, c_uint);
         copy_between: "cuMemcpyPeerAsync" (Address, Handle, Address, Handle, usize, Handle);
         // Graphs in this form came with CUDA 11.4.

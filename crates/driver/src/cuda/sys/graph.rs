@@ -1,13 +1,15 @@
 //! CUDA graphs: calls that the driver keeps and replays at once.
 //!
 //! The calls are captured in a stream of their own, so nothing that others give to the device's
-//! stream gets among them. The launch arguments that do not fit into parameters are in memory of
-//! the graph.
+//! streams gets among them. The launch arguments that do not fit into parameters are in memory of
+//! the graph. A library's products have the workspace of the stream that they were captured for.
 
 use super::device::Shared;
+use super::event::Event;
 use super::functions::{Capture, Handle};
 use super::memory::Memory;
 use super::queue::{Operand, start};
+use super::stream::{self, Stream};
 use crate::cuda::Cuda;
 use crate::{Call, Slice};
 use elinvar_core::{Error, Result};
@@ -17,8 +19,6 @@ use std::sync::Arc;
 /// A mode of capture in which other threads may go on with what they do:
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: u32 = 2;
-/// A stream that does not wait for the one that has no name.
-const NON_BLOCKING: u32 = 1;
 
 /// Calls, ready to be made.
 pub struct Graph {
@@ -27,6 +27,12 @@ pub struct Graph {
     raw: Handle,
     calls: usize,
     _numbers: Option<Memory>,
+    /// The stream that they were captured for.
+    home: Handle,
+    /// Behind what the graph's own numbers were written, in that stream.
+    ready: Option<Event>,
+    /// Do they use its workspace?
+    multiplies: bool,
 }
 
 // SAFETY: a handle that any thread may use once the context is its own; it is launched under the
@@ -36,35 +42,34 @@ unsafe impl Send for Graph {}
 unsafe impl Sync for Graph {}
 
 /// A stream in which calls are captured. It goes when it is dropped.
-struct Stream<'a> {
+struct CaptureStream<'a> {
     shared: &'a Shared,
     raw: Handle,
 }
 
-impl Drop for Stream<'_> {
+impl Drop for CaptureStream<'_> {
     fn drop(&mut self) {
-        // SAFETY: the stream was made by this device, and nothing was done in it.
-        unsafe { (self.shared.api.table.destroy_stream)(self.raw) };
+        // Nothing was done in it.
+        stream::destroy(self.shared, self.raw);
     }
 }
 
 impl Graph {
-    /// Keeps calls. `None` if the driver is too old for that.
+    /// Keeps calls, for a stream. `None` if the driver is too old for that.
     ///
     /// # Errors
     /// `OutOfMemory`; `InvalidArgument` if parameters do not fit a kernel.
-    pub fn new(shared: &Arc<Shared>, calls: &[Call<'_, Cuda>]) -> Result<Option<Graph>> {
+    pub fn new(shared: &Arc<Shared>, home: &Stream, calls: &[Call<'_, Cuda>]) -> Result<Option<Graph>> {
         let Some(functions) = shared.api.table.capture() else { return Ok(None) };
-        let (args, places) = args(shared, calls)?;
+        let (args, places) = args(shared, home, calls)?;
+        let ready = if args.is_some() { Some(Event::untimed(shared, home.raw)?) } else { None };
         shared.enter()?;
         let (api, what) = (shared.api, || format!("a graph of {} calls", calls.len()));
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the place for the result is valid.
-        api.check(unsafe { (api.table.create_stream)(&raw mut raw, NON_BLOCKING) }, what)?;
-        let stream = Stream { shared, raw };
+        let raw = stream::create(api, what)?;
+        let stream = CaptureStream { shared, raw };
         // SAFETY: nothing is being captured in a new stream.
         api.check(unsafe { (functions.begin)(raw, RELAXED) }, what)?;
-        let given = capture(shared, &stream, calls, &places);
+        let given = capture(shared, home, &stream, calls, &places);
         let mut graph = std::ptr::null_mut();
         // SAFETY: the capture was begun above and ends here, whatever came of it; the place for the
         // result is valid.
@@ -80,26 +85,46 @@ impl Graph {
             // SAFETY: what was made of it does not need it any more.
             unsafe { (functions.destroy)(graph) };
         }
-        Ok(Some(Graph { shared: shared.clone(), functions, raw: made?, calls: calls.len(), _numbers: args }))
+        Ok(Some(Graph {
+            shared: shared.clone(),
+            functions,
+            raw: made?,
+            calls: calls.len(),
+            _numbers: args,
+            home: home.raw,
+            ready,
+            multiplies: calls.iter().any(|c| matches!(c, Call::Multiply { .. })),
+        }))
     }
-    /// Makes the calls, behind everything that was given to the device's stream.
+    /// Makes the calls, behind everything that was given to a stream of the device.
     ///
     /// # Errors
-    /// `OutOfMemory`, `DeviceLost`.
-    pub fn make_calls(&self) -> Result<()> {
+    /// `OutOfMemory`, `DeviceLost`; `Unsupported` if products of a library were captured for
+    /// another stream, whose workspace they use.
+    pub fn make_calls(&self, stream: &Stream) -> Result<()> {
         let (shared, api) = (&self.shared, self.shared.api);
+        if stream.raw != self.home {
+            if self.multiplies {
+                return Err(Error::unsupported(
+                    "cuda: work with products of a library is replayed in the stream in which it was recorded",
+                ));
+            }
+            if let Some(ready) = &self.ready {
+                ready.precedes(shared, stream.raw)?;
+            }
+        }
         // The stream's order is that of the queue's lock.
-        let _queue = shared.queue();
+        let _queue = stream.queue();
         shared.enter()?;
         // SAFETY: graph and stream belong to this device. The caller keeps alive what the calls
         // name.
-        let given = unsafe { (self.functions.launch)(self.raw, shared.stream) };
+        let given = unsafe { (self.functions.launch)(self.raw, stream.raw) };
         api.check(given, || format!("a graph of {} calls", self.calls))
     }
 }
 
 /// The numbers of all launches in one piece of memory, and where each launch's are.
-fn args(shared: &Arc<Shared>, calls: &[Call<'_, Cuda>]) -> Result<(Option<Memory>, Vec<u64>)> {
+fn args(shared: &Arc<Shared>, home: &Stream, calls: &[Call<'_, Cuda>]) -> Result<(Option<Memory>, Vec<u64>)> {
     let (mut all, mut places) = (Vec::new(), Vec::with_capacity(calls.len()));
     for call in calls {
         let given = match call {
@@ -113,15 +138,21 @@ fn args(shared: &Arc<Shared>, calls: &[Call<'_, Cuda>]) -> Result<(Option<Memory
     if all.is_empty() {
         return Ok((None, places));
     }
-    let memory = Memory::new(shared, all.len() as u64)?;
+    let memory = Memory::new(shared, home.raw, all.len() as u64)?;
     let to = Slice { memory: &memory, offset: 0, len: all.len() as u64 };
-    shared.queue().write(shared, to, &all)?;
+    home.queue().write(shared, to, &all)?;
     places.iter_mut().for_each(|place| *place += memory.at);
     Ok((Some(memory), places))
 }
 
 /// Gives all calls to a stream that captures.
-fn capture(shared: &Shared, stream: &Stream<'_>, calls: &[Call<'_, Cuda>], places: &[u64]) -> Result<()> {
+fn capture(
+    shared: &Shared,
+    home: &Stream,
+    stream: &CaptureStream<'_>,
+    calls: &[Call<'_, Cuda>],
+    places: &[u64],
+) -> Result<()> {
     for (call, place) in calls.iter().zip(places) {
         match call {
             Call::Launch { module, buffers, launch, args } => {
@@ -130,7 +161,7 @@ fn capture(shared: &Shared, stream: &Stream<'_>, calls: &[Call<'_, Cuda>], place
                 start(shared, stream.raw, module, operands, launch)?;
             }
             Call::Multiply { product, operands } => {
-                if !shared.queue().multiply(shared, stream.raw, product, operands)? {
+                if !home.queue().multiply(shared, Some(stream.raw), product, operands)? {
                     return Err(Error::unsupported(format!("cuda: no library computes {product:?}")));
                 }
             }
@@ -154,7 +185,7 @@ impl fmt::Debug for Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         // It may be under way. What goes wrong here was reported by a wait.
-        let _ = self.shared.wait();
+        let _ = self.shared.wait_for_all();
         // SAFETY: it is not used any more.
         unsafe { (self.functions.destroy_ready)(self.raw) };
     }

@@ -7,15 +7,18 @@
 //!   context the thread's.
 //! * Handles are made by the device that they are used with: each type here holds its device
 //!   (`Arc<Shared>`) and hands no raw handle out.
-//! * All work goes to one stream, in the order in which the lock of `Queue` was taken. Memory is
-//!   given back in that order, and what the host shares with the device is used again only behind
-//!   an event (`staging.rs`).
+//! * Work goes to a stream in the order in which the lock of its `Queue` was taken. What a queue
+//!   has (arguments, staging memory, a library's workspace) is used in its stream alone. Memory of
+//!   tensors is given back behind what all streams were given until then (`memory.rs`), and what
+//!   the host shares with the device is used again only behind an event (`staging.rs`,
+//!   `transfer.rs`).
 
 #![allow(unsafe_code, reason = "the functions of a C library")]
 
 mod cublaslt;
 mod device;
 mod error;
+mod event;
 mod functions;
 mod graph;
 mod kernel_cache;
@@ -24,12 +27,15 @@ mod memory;
 mod module;
 mod queue;
 mod staging;
+mod stream;
 mod tensor_map;
-mod timestamp;
+mod transfer;
 
 pub use device::{Shared, physical};
+pub use event::{Event, Timestamp};
 pub use graph::Graph;
 pub use library::use_library;
 pub use memory::Memory;
 pub use module::Module;
-pub use timestamp::Timestamp;
+pub use stream::{OtherStream, Stream};
+pub use transfer::{PinnedMemory, Transfer};

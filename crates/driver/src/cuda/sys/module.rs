@@ -161,7 +161,7 @@ impl fmt::Debug for Module {
 impl Drop for Module {
     fn drop(&mut self) {
         // Work that uses it may be under way. What goes wrong here was reported by a wait.
-        let _ = self.shared.wait();
+        let _ = self.shared.wait_for_all();
         // SAFETY: the module is not used any more.
         unsafe { (self.shared.api.table.unload_module)(self.raw) };
     }

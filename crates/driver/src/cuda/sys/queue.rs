@@ -1,13 +1,14 @@
-//! The CUDA stream: work in order, under one lock.
+//! What a CUDA stream is given: work in order, under one lock.
 
 use super::cublaslt::CublasLt;
 use super::device::Shared;
+use super::event::Event;
 use super::functions::{Address, Handle};
 use super::memory;
 use super::module::Module;
 use super::staging::{Pinned, Ring, SLOT_BYTES};
+use super::stream::Stream;
 use super::tensor_map::maps;
-use super::timestamp::Timestamp;
 use crate::cuda::Cuda;
 use crate::{Slice, VendorGemm};
 use elinvar_core::{Error, Result};
@@ -83,9 +84,9 @@ pub fn start<'a>(
     shared.api.check(started, || kernel.name.clone())
 }
 
-/// What is needed to give work to the stream.
-#[derive(Default)]
+/// What is needed to give work to a stream.
 pub struct Queue {
+    stream: Handle,
     up: Ring,
     down: Vec<Pinned>,
     /// Device memory for the numbers of launches: its address, its bytes, and how many are used.
@@ -98,6 +99,10 @@ pub struct Queue {
 }
 
 impl Queue {
+    pub fn new(stream: Handle) -> Queue {
+        let (up, down, args, sent, blas) = (Ring::default(), Vec::new(), None, HashMap::new(), None);
+        Queue { stream, up, down, args, sent, blas }
+    }
     /// Starts a kernel.
     ///
     /// # Errors
@@ -115,7 +120,7 @@ impl Queue {
             Some(bytes) => Some(Operand::At(self.send(shared, bytes)?)),
             None => None,
         };
-        start(shared, shared.stream, kernel, buffers.iter().map(Operand::Slice).chain(args), launch)
+        start(shared, self.stream, kernel, buffers.iter().map(Operand::Slice).chain(args), launch)
     }
 
     /// Where the numbers of a launch are, once it begins. A copy in front of a launch takes the
@@ -137,9 +142,9 @@ impl Queue {
             Some(n) if n.1 >= bytes => n,
             other => {
                 let capacity = bytes.next_power_of_two().max(ARGS_BYTES);
-                let at = memory::allocate(shared, capacity as u64)?;
+                let at = memory::allocate(shared, self.stream, capacity as u64)?;
                 if let Some((old, ..)) = other {
-                    memory::free(shared, old);
+                    memory::free_in(shared, self.stream, old);
                 }
                 (at, capacity, 0)
             }
@@ -156,10 +161,10 @@ impl Queue {
     /// Copies bytes to the device, through memory that both reach.
     fn up(&mut self, shared: &Shared, mut to: Address, bytes: &[u8]) -> Result<()> {
         for part in bytes.chunks(SLOT_BYTES) {
-            let from = self.up.put(shared, part)?;
+            let from = self.up.put(shared, self.stream, part)?;
             // SAFETY: the bytes stay as they are until the device has them (see `Ring`); the target
             // has as many.
-            let given = unsafe { (shared.api.table.copy_up)(to, from.cast(), part.len(), shared.stream) };
+            let given = unsafe { (shared.api.table.copy_up)(to, from.cast(), part.len(), self.stream) };
             shared.api.check(given, || format!("writing {} bytes", bytes.len()))?;
             to += part.len() as u64;
         }
@@ -174,24 +179,25 @@ impl Queue {
         shared.enter()?;
         self.up(shared, to.memory.at + to.offset, bytes)
     }
-    /// Gives a product to a stream of this device; `false` if there is no library for it.
+    /// Gives a product to this stream, or to one that is captured for it; `false` if there is no
+    /// library for it.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
     pub fn multiply(
         &mut self,
         shared: &Shared,
-        stream: Handle,
+        captured: Option<Handle>,
         product: &VendorGemm,
         operands: &[Slice<'_, Cuda>; 3],
     ) -> Result<bool> {
         shared.enter()?;
         if self.blas.is_none() {
-            self.blas = Some(CublasLt::new(shared)?);
+            self.blas = Some(CublasLt::new(shared, self.stream)?);
         }
         let operands = operands.map(|s| s.memory.at + s.offset);
         match self.blas.as_mut().and_then(Option::as_mut) {
-            Some(blas) => blas.multiply(stream, product, operands),
+            Some(blas) => blas.multiply(captured.unwrap_or(self.stream), product, operands),
             None => Ok(false),
         }
     }
@@ -204,7 +210,7 @@ impl Queue {
         shared.enter()?;
         let (a, b) = (from.memory.at + from.offset, to.memory.at + to.offset);
         // SAFETY: both ranges are in their memory, which is given back in the stream's order.
-        let given = unsafe { (shared.api.table.copy_across)(b, a, to.len as usize, shared.stream) };
+        let given = unsafe { (shared.api.table.copy_across)(b, a, to.len as usize, self.stream) };
         shared.api.check(given, || format!("copying {} bytes", to.len))
     }
     /// Begins to copy at most a slot's bytes to the host. Gives where they will be, behind its
@@ -220,14 +226,14 @@ impl Queue {
         debug_assert!(bytes <= pinned.bytes());
         // SAFETY: both have as many bytes, and the host's are not looked at before the mark.
         let given =
-            unsafe { (shared.api.table.copy_down)(pinned.address(0).cast(), from, bytes, shared.stream) };
-        let given =
-            shared.api.check(given, || format!("reading {bytes} bytes")).and_then(|()| pinned.mark(shared));
+            unsafe { (shared.api.table.copy_down)(pinned.address(0).cast(), from, bytes, self.stream) };
+        let given = (shared.api.check(given, || format!("reading {bytes} bytes")))
+            .and_then(|()| pinned.mark(shared, self.stream));
         match given {
             Ok(()) => Ok(pinned),
             Err(e) => {
                 // The copy may be under way. Where the device is lost, waiting fails at once.
-                let _ = shared.wait();
+                let _ = shared.wait(self.stream);
                 pinned.destroy(shared);
                 Err(e)
             }
@@ -245,7 +251,7 @@ impl Queue {
         self.up.destroy(shared);
         self.down.into_iter().for_each(|p| p.destroy(shared));
         if let Some((at, ..)) = self.args {
-            memory::free(shared, at);
+            memory::free_in(shared, self.stream, at);
         }
         if let Some(blas) = self.blas.flatten() {
             blas.destroy(shared);
@@ -253,40 +259,38 @@ impl Queue {
     }
 }
 
-impl Shared {
-    /// Copies from another device's memory to this one's, behind what the other stream was given;
-    /// what it is given later comes behind the copy. `false` if the driver cannot do that.
+impl Stream {
+    /// Copies from another device's memory to this one's, behind what its stream was given; what
+    /// that is given later comes behind the copy. `false` if the driver cannot do that.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
     pub fn receive(
-        self: &Arc<Self>,
-        other: &Arc<Shared>,
+        &self,
+        shared: &Arc<Shared>,
+        (other, other_stream): (&Arc<Shared>, &Stream),
         from: Slice<'_, Cuda>,
         to: Slice<'_, Cuda>,
     ) -> Result<bool> {
         assert!(to.len <= from.len, "what is copied is there");
-        let t = &self.api.table;
-        let (Some(await_event), Some(copy)) = (t.await_event, t.copy_between) else { return Ok(false) };
-        let what = || format!("copying {} bytes from another device", to.len);
-        let behind = |device: &Shared, mark: &Timestamp| -> Result<()> {
-            let _queue = device.queue();
-            device.enter()?;
-            // SAFETY: the stream and the event exist; an event may be of another context.
-            device.api.check(unsafe { await_event(device.stream, mark.event(), 0) }, what)
+        let t = &shared.api.table;
+        let (Some(_), Some(copy)) = (t.await_event, t.copy_between) else { return Ok(false) };
+        let behind = |device: &Shared, stream: &Stream, event: &Event| -> Result<()> {
+            let _queue = stream.queue();
+            event.precedes(device, stream.raw)
         };
-        // Everything that computes the numbers is before this mark.
-        behind(self, &Timestamp::new(other)?)?;
+        // Everything that computes the numbers is before this event.
+        behind(shared, self, &Event::untimed(other, other_stream.raw)?)?;
         let (a, b) = (from.memory.at + from.offset, to.memory.at + to.offset);
         {
             let _queue = self.queue();
-            self.enter()?;
-            // SAFETY: both ranges are in their memory. The target is given back in this stream's
-            // order, and the source in the other one's, which waits for this below.
-            let given = unsafe { copy(b, self.context(), a, other.context(), to.len as usize, self.stream) };
-            self.api.check(given, what)?;
+            shared.enter()?;
+            // SAFETY: both ranges are in their memory. The target is given back behind this stream,
+            // and the source behind the other one, which waits for this below.
+            let given = unsafe { copy(b, shared.context(), a, other.context(), to.len as usize, self.raw) };
+            shared.api.check(given, || format!("copying {} bytes from another device", to.len))?;
         }
-        behind(other, &Timestamp::new(self)?)?;
+        behind(other, other_stream, &Event::untimed(shared, self.raw)?)?;
         Ok(true)
     }
     /// Brings memory to the host, after everything that was given to the stream; waits for it.
@@ -294,29 +298,29 @@ impl Shared {
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
-    pub fn read(&self, from: Slice<'_, Cuda>, bytes: &mut [u8]) -> Result<()> {
+    pub fn read(&self, shared: &Shared, from: Slice<'_, Cuda>, bytes: &mut [u8]) -> Result<()> {
         assert!(bytes.len() as u64 <= from.len, "what is read is there");
-        self.enter()?;
+        shared.enter()?;
         let at = from.memory.at + from.offset;
         let (mut before, mut offset) = (None, 0);
         for part in bytes.chunks_mut(SLOT_BYTES) {
             // Others may give work to the stream meanwhile, but none that writes here: the caller
             // has the memory.
-            let next = self.queue().fetch(self, at + offset, part.len());
+            let next = self.queue().fetch(shared, at + offset, part.len());
             offset += part.len() as u64;
             if let Some((pinned, part)) = before.take() {
-                self.arrived(pinned, part)?;
+                self.arrived(shared, pinned, part)?;
             }
             before = Some((next?, part));
         }
-        before.map_or(Ok(()), |(pinned, part)| self.arrived(pinned, part))
+        before.map_or(Ok(()), |(pinned, part)| self.arrived(shared, pinned, part))
     }
-    fn arrived(&self, pinned: Pinned, part: &mut [u8]) -> Result<()> {
-        let waited = pinned.wait(self);
+    fn arrived(&self, shared: &Shared, pinned: Pinned, part: &mut [u8]) -> Result<()> {
+        let waited = pinned.wait(shared);
         if waited.is_ok() {
             pinned.read(part);
         }
-        self.queue().capture(self, pinned);
+        self.queue().capture(shared, pinned);
         waited
     }
 }

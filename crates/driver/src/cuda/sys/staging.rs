@@ -18,6 +18,8 @@ pub struct Pinned {
 
 // SAFETY: plain memory and a handle that any thread may use; the value is their only owner.
 unsafe impl Send for Pinned {}
+// SAFETY: as above; through a shared reference the memory is only read.
+unsafe impl Sync for Pinned {}
 
 impl Pinned {
     pub fn new(shared: &Shared, bytes: usize) -> Result<Pinned> {
@@ -44,6 +46,21 @@ impl Pinned {
         // SAFETY: just checked.
         unsafe { self.at.add(offset) }
     }
+    /// All bytes are 0.
+    pub fn clear(&mut self) {
+        // SAFETY: as many bytes are there, and no one else uses them.
+        unsafe { self.at.write_bytes(0, self.bytes) }
+    }
+    /// The bytes, which have a value. The device must not be writing them.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: as many bytes are there, set by `clear` at least; they are not written while they
+        // are borrowed, as a copy to them has the value itself.
+        unsafe { std::slice::from_raw_parts(self.at, self.bytes) }
+    }
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the borrow is the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.bytes) }
+    }
     /// Writes for the device. It must not be using these bytes.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.bytes, "what is written fits");
@@ -56,10 +73,10 @@ impl Pinned {
         // SAFETY: just checked.
         unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(self.at, bytes.len()) }
     }
-    /// The device is done with it when it comes here.
-    pub fn mark(&self, shared: &Shared) -> Result<()> {
+    /// The device is done with it when it comes here, in a stream.
+    pub fn mark(&self, shared: &Shared, stream: Handle) -> Result<()> {
         // SAFETY: event and stream belong to this device.
-        let marked = unsafe { (shared.api.table.record_event)(self.event, shared.stream) };
+        let marked = unsafe { (shared.api.table.record_event)(self.event, stream) };
         shared.api.check(marked, || "marking a place in the stream".into())
     }
     /// Waits for the mark.
@@ -92,18 +109,19 @@ struct Slot {
 }
 
 impl Ring {
-    /// Puts at most a slot's bytes where the device reaches them.
+    /// Puts at most a slot's bytes where the device reaches them, for the stream that all slots are
+    /// for.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
-    pub fn put(&mut self, shared: &Shared, bytes: &[u8]) -> Result<*const u8> {
+    pub fn put(&mut self, shared: &Shared, stream: Handle, bytes: &[u8]) -> Result<*const u8> {
         if self.slots.is_empty() {
             self.slots.push(Slot { pinned: Pinned::new(shared, SLOT_BYTES)?, used: 0, marked: false });
         }
         let mut at = self.slots[self.current].used.next_multiple_of(16);
         if at + bytes.len() > SLOT_BYTES {
             let full = &mut self.slots[self.current];
-            full.pinned.mark(shared)?;
+            full.pinned.mark(shared, stream)?;
             full.marked = true;
             self.advance(shared)?;
             at = 0;

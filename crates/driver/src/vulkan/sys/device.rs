@@ -163,8 +163,25 @@ impl Shared {
         self.wait_for(last)?;
         self.queue().reap(self)
     }
+    /// The submission that has everything that was given to the queue until now.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn record(&self) -> Result<u64> {
+        self.queue().submit(self)
+    }
+    /// Is a submission done?
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    pub fn reached(&self, submission: u64) -> Result<bool> {
+        Ok(self.done()? >= submission)
+    }
     /// Waits for a submission.
-    pub(super) fn wait_for(&self, submission: u64) -> Result<()> {
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    pub fn wait_for(&self, submission: u64) -> Result<()> {
         let (semaphores, values) = ([self.timeline], [submission]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         // SAFETY: the device and its timeline are alive.

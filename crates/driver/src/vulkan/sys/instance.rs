@@ -278,6 +278,8 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
         max_loop_iterations: None,
         short: false,
         cp_async: false,
+        // Work goes to one queue: a family may have no other.
+        queues: false,
         tma: false,
         mma_shapes: cooperative_matrix::mma_shapes(i, raw, p11.subgroup_size, on(f12.vulkan_memory_model)),
     };

@@ -106,6 +106,8 @@ pub struct Chunk {
 // SAFETY: the mapping is plain memory, reached through `&mut` or by one thread that knows that the
 // device is done with it.
 unsafe impl Send for Chunk {}
+// SAFETY: as above; through a shared reference the mapping is only read.
+unsafe impl Sync for Chunk {}
 
 impl Chunk {
     pub fn new(shared: &Shared, bytes: u64, memory_type: u32) -> Result<Chunk> {
@@ -124,6 +126,21 @@ impl Chunk {
                 Err(error("mapping memory", e))
             }
         }
+    }
+    /// All bytes are 0.
+    pub fn clear(&mut self) {
+        // SAFETY: the mapping has as many bytes, and no one else uses them.
+        unsafe { self.at.write_bytes(0, self.bytes as usize) }
+    }
+    /// The bytes, which have a value. The device must not be writing them.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the mapping has as many bytes, set by `clear` at least; they are not written
+        // while they are borrowed, as a copy to them has the value itself.
+        unsafe { std::slice::from_raw_parts(self.at, self.bytes as usize) }
+    }
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the borrow is the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.bytes as usize) }
     }
     /// Writes for the device. It must not be using these bytes.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {

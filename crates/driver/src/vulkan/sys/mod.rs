@@ -19,9 +19,11 @@ mod memory;
 mod pipeline;
 mod queue;
 mod timestamp;
+mod transfer;
 
 pub use device::Shared;
 pub use instance::{physical, use_validation, validation_messages};
 pub use memory::Memory;
 pub use pipeline::Pipeline;
 pub use timestamp::Timestamp;
+pub use transfer::{PinnedMemory, Transfer};

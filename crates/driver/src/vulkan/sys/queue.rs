@@ -331,16 +331,7 @@ impl Queue {
             Some(i) => self.downs.swap_remove(i),
             None => shared.chunk(from.len.max(MIN_DOWNLOAD_BYTES).next_power_of_two(), shared.types.down)?,
         };
-        let recorded = (|| {
-            self.order(shared, &[touch(&from, from.len, false)])?;
-            let buffer = from.memory.raw.buffer;
-            self.record_copy(shared, buffer, from.offset, chunk.raw.buffer, 0, from.len)?;
-            let (transfer, host) = (vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::HOST);
-            let (written, seen) = (vk::AccessFlags::TRANSFER_WRITE, vk::AccessFlags::HOST_READ);
-            self.barrier(shared, transfer, written, host, seen)?;
-            self.submit(shared)
-        })();
-        match recorded {
+        match self.download_to(shared, from, &chunk) {
             Ok(number) => Ok((chunk, number)),
             Err(e) => {
                 // It may have been recorded, so it has to outlive the batch.
@@ -348,6 +339,30 @@ impl Queue {
                 Err(e)
             }
         }
+    }
+
+    /// Records that memory is copied to a chunk, and submits; gives the number of the submission.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn download_to(&mut self, shared: &Shared, from: Slice<'_, Vulkan>, to: &Chunk) -> Result<u64> {
+        self.order(shared, &[touch(&from, from.len, false)])?;
+        let buffer = from.memory.raw.buffer;
+        self.record_copy(shared, buffer, from.offset, to.raw.buffer, 0, from.len)?;
+        let (transfer, host) = (vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::HOST);
+        let (written, seen) = (vk::AccessFlags::TRANSFER_WRITE, vk::AccessFlags::HOST_READ);
+        self.barrier(shared, transfer, written, host, seen)?;
+        self.submit(shared)
+    }
+    /// Records that a chunk's first bytes are copied to memory, and submits; gives the number of
+    /// the submission.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `DeviceLost`.
+    pub fn upload_from(&mut self, shared: &Shared, from: &Chunk, to: Slice<'_, Vulkan>) -> Result<u64> {
+        self.order(shared, &[touch(&to, to.len, true)])?;
+        self.record_copy(shared, from.raw.buffer, 0, to.memory.raw.buffer, to.offset, to.len)?;
+        self.submit(shared)
     }
 
     /// Takes back a chunk that was read.

@@ -3,7 +3,9 @@
 
 use super::{Delegate, Kind, Views, area, view};
 use crate::backend::profiled::{bytes_of, bytes_of_results, bytes_of_update, running};
-use crate::backend::{Backend, Fused, FusedResults, Placed, Pool, UpdateItem, View};
+use crate::backend::{
+    Backend, Fused, FusedResults, PinnedObject, Placed, Pool, TransferObject, UpdateItem, View,
+};
 use crate::casting::Casting;
 use crate::update::UpdateObject;
 use elinvar_core::profile::{Cost, Kind as Event};
@@ -38,6 +40,35 @@ pub fn download<S: Delegate<B>, B: Backend>(
 ) -> Result<HostData> {
     let _running = running::<B>(inner, Event::Copy, "download", || Cost { bytes: bytes_of(&x), flops: 0 });
     B::download(inner, view(&x))
+}
+
+/// Hands `upload_pinned` on; the result is still the other backend's.
+///
+/// # Errors
+/// Those of the other backend.
+pub fn upload_pinned<B: Backend>(
+    inner: &B::Device,
+    from: Box<dyn PinnedObject>,
+    dtype: DType,
+    len: usize,
+) -> Result<(B::Buffer, Box<dyn TransferObject>)> {
+    let cost = || Cost { bytes: bytes_of_results(&[(dtype, len)]), flops: 0 };
+    let _running = running::<B>(inner, Event::Copy, "upload pinned", cost);
+    B::upload_pinned(inner, from, dtype, len)
+}
+
+/// Hands `download_pinned` on, of a view of the other backend.
+///
+/// # Errors
+/// Those of the other backend.
+pub fn download_pinned<B: Backend>(
+    inner: &B::Device,
+    x: View<'_, B>,
+    to: Box<dyn PinnedObject>,
+) -> Result<Box<dyn TransferObject>> {
+    let cost = || Cost { bytes: bytes_of(&x), flops: 0 };
+    let _running = running::<B>(inner, Event::Copy, "download pinned", cost);
+    B::download_pinned(inner, x, to)
 }
 
 /// Hands `cast` on, as a copy.
