@@ -158,7 +158,7 @@ impl HostPinned {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn new(device: String, bytes: usize) -> Result<Box<dyn PinnedObject>> {
+    pub fn zeroed(device: String, bytes: usize) -> Result<Box<dyn PinnedObject>> {
         Ok(Box::new(HostPinned { device, bytes: elinvar_core::host::filled(bytes, 0)? }))
     }
     /// What a device takes back as its own.
@@ -218,7 +218,7 @@ macro_rules! host_streams {
                 Ok(std::sync::Arc::new($crate::t::HostStream(d.to_string())))
             }
             fn pin(d: &Self::Device, bytes: usize) -> $crate::t::Result<Box<dyn $crate::t::PinnedObject>> {
-                $crate::t::HostPinned::new(d.to_string(), bytes)
+                $crate::t::HostPinned::zeroed(d.to_string(), bytes)
             }
             fn upload_pinned(
                 d: &Self::Device,
