@@ -59,7 +59,8 @@ impl<D: Driver> GpuDevice<D> {
     }
     /// Writes bytes to the first of a piece.
     pub(crate) fn write(&self, to: PieceRange<'_, D>, bytes: &[u8]) -> Result<()> {
-        let (o, uses, to) = (self.opened()?, to.piece.uses(), to.slice());
+        let (o, uses) = (self.opened()?, to.piece.uses());
+        let to = Slice { len: bytes.len() as u64, ..to.slice() };
         o.give([(uses, true)].into_iter(), |queue| {
             o.timed(queue, || Timed::copy("write", to.len), &mut |driver| driver.write(to, bytes))
         })
