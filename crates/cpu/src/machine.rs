@@ -51,7 +51,7 @@ enum Bf16Support {
     /// state of all threads.
     Ask(Isa),
     /// As a test says.
-    #[cfg(test)]
+    #[cfg(all(test, target_arch = "x86_64"))]
     Known { dot: bool, amx: bool },
 }
 
@@ -95,7 +95,7 @@ impl Machine {
         self.has_amx()
             || match self.bf16 {
                 Bf16Support::Ask(isa) => isa.has_pairs(),
-                #[cfg(test)]
+                #[cfg(all(test, target_arch = "x86_64"))]
                 Bf16Support::Known { dot, .. } => dot,
             }
     }
@@ -103,7 +103,7 @@ impl Machine {
     pub(crate) fn has_amx(&self) -> bool {
         match self.bf16 {
             Bf16Support::Ask(isa) => isa.has_amx(),
-            #[cfg(test)]
+            #[cfg(all(test, target_arch = "x86_64"))]
             Bf16Support::Known { amx, .. } => amx,
         }
     }

@@ -86,7 +86,7 @@ impl Event {
     /// What a stream, also of another device, is given from now on comes behind it.
     ///
     /// # Errors
-    /// As [`RawEvent::precedes`].
+    /// `DeviceLost`, `OutOfMemory`; `Unsupported` if the driver cannot do that.
     pub fn precedes(&self, shared: &Shared, stream: Handle) -> Result<()> {
         shared.enter()?;
         self.raw().precedes(shared, stream)
