@@ -17,10 +17,11 @@ pub enum Approximate {
 
 /// x Phi(x)
 #[derive(Clone, Copy, Debug)]
-pub struct Gelu {
-    /// How Phi is computed.
-    pub approximate: Approximate,
-}
+pub struct Gelu;
+
+/// x Phi(x), with Phi by its approximation.
+#[derive(Clone, Copy, Debug)]
+pub struct GeluTanh;
 
 /// The coefficient of the approximation.
 const CUBIC: f64 = 0.044715;
@@ -34,48 +35,59 @@ fn bent<L: Lane>(x: L) -> L {
     x * (x * x).fma(L::lit(TWICE * CUBIC), L::lit(TWICE))
 }
 
+/// Beyond this bound, to which x is clamped in gradients as it may be infinite, Phi' is 0.
+const FAR: f64 = 100.0;
+
 impl Map<1> for Gelu {
     const NAME: &'static str = "gelu";
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
-        match self.approximate {
-            Approximate::None => x * x.phi(),
-            Approximate::Tanh => x / (L::lit(1.0) + (-bent(x)).exp()),
-        }
+        x * x.phi()
     }
-    /// Phi + x Phi'. Clamped, as x may be infinite: beyond the bound Phi' is 0.
+    /// Phi + x Phi'.
     #[inline(always)]
     fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
-        let bound = L::lit(100.0);
+        let bound = L::lit(FAR);
         let x = x.min(bound).max(-bound);
-        match self.approximate {
-            Approximate::None => {
-                let density = gauss(x * L::lit(FRAC_1_SQRT_2)) * L::lit(0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2);
-                g * x.fma(density, x.phi())
-            }
-            Approximate::Tanh => {
-                let u = bent(x);
-                // The sigmoids of u and -u from one exponential that does not overflow.
-                let one = L::lit(1.0);
-                let e = (-u.abs()).exp();
-                let large = one / (one + e);
-                let small = e * large;
-                let left = u.lt(L::lit(0.0));
-                let (s, rest) = (L::select(left, small, large), L::select(left, large, small));
-                let slope = (x * x).fma(L::lit(3.0 * TWICE * CUBIC), L::lit(TWICE));
-                g * (x * slope * rest).fma(s, s)
-            }
-        }
+        let density = gauss(x * L::lit(FRAC_1_SQRT_2)) * L::lit(0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2);
+        g * x.fma(density, x.phi())
     }
 }
-compile_map! { 1 Gelu; }
+
+impl Map<1> for GeluTanh {
+    const NAME: &'static str = "gelu";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
+        x / (L::lit(1.0) + (-bent(x)).exp())
+    }
+    /// Phi + x Phi'.
+    #[inline(always)]
+    fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
+        let bound = L::lit(FAR);
+        let x = x.min(bound).max(-bound);
+        let u = bent(x);
+        // The sigmoids of u and -u from one exponential that does not overflow.
+        let one = L::lit(1.0);
+        let e = (-u.abs()).exp();
+        let large = one / (one + e);
+        let small = e * large;
+        let left = u.lt(L::lit(0.0));
+        let (s, rest) = (L::select(left, small, large), L::select(left, large, small));
+        let slope = (x * x).fma(L::lit(3.0 * TWICE * CUBIC), L::lit(TWICE));
+        g * (x * slope * rest).fma(s, s)
+    }
+}
+compile_map! { 1 Gelu; 1 GeluTanh; }
 
 /// x times the normal distribution function of x, elementwise.
 ///
 /// # Errors
 /// `DTypeMismatch` if x is not of floats; `OutOfMemory`.
 pub fn gelu<V: Value>(x: &V, approximate: Approximate) -> Result<V> {
-    map(Gelu { approximate }, [x])
+    match approximate {
+        Approximate::None => map(Gelu, [x]),
+        Approximate::Tanh => map(GeluTanh, [x]),
+    }
 }
 
 /// By name: operand x; attribute approximate, "none" or "tanh".
