@@ -1,9 +1,11 @@
 //! The programs `elinvar` and `elinvar-lab`, as users run them, and the emulated CUDA library.
 
+use crate::test::Scratch;
 use crate::{cargo, python, root};
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 /// Builds all of them. In one command: separately, each would be built with other features, and
@@ -47,4 +49,31 @@ pub fn built() -> Result<&'static Path, String> {
         Ok(python::target()?.join("release"))
     };
     BUILT.get_or_init(build).as_deref().map_err(Clone::clone)
+}
+
+/// The command line is the same without the feature `tokenizers`, which [`BUILD`] leaves out; what
+/// needs it says so in one line, and writes nothing.
+pub fn says_what_is_missing() -> Result<(), String> {
+    let rows: [(&str, &[&str]); 3] = [
+        ("train text", &["train", "text", "file"]),
+        ("generate", &["generate", "dir"]),
+        ("embed", &["embed", "dir", "x"]),
+    ];
+    let empty = Scratch::new("no-features");
+    fs::create_dir(&empty.0).map_err(|e| format!("{}: {e}", empty.0.display()))?;
+    for (command, args) in rows {
+        let output = elinvar()?.args(args).current_dir(&empty.0).stdin(Stdio::null()).output();
+        let output = output.map_err(|e| format!("elinvar did not start: {e}"))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let remedy = format!("`cargo run --release --features tokenizers -- {command} ...`");
+        let written = fs::read_dir(&empty.0).map_or(0, Iterator::count);
+        if output.status.code() != Some(1)
+            || said.lines().count() != 1
+            || !said.contains(&remedy)
+            || written != 0
+        {
+            return Err(format!("elinvar {args:?}: {}, {written} files, {said}", output.status));
+        }
+    }
+    Ok(())
 }

@@ -288,27 +288,6 @@ fn texts_and_models_that_cannot_be_read_are_told() {
     }
 }
 
-/// The command line is the same without the feature; what needs it says so, and writes nothing.
-#[cfg(not(feature = "tokenizers"))]
-#[test]
-fn what_needs_the_feature_tokenizers_says_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let rows: [(&str, &[&str]); 3] = [
-        ("train text", &["train", "text", "file"]),
-        ("generate", &["generate", "dir"]),
-        ("embed", &["embed", "dir", "x"]),
-    ];
-    for (command, args) in rows {
-        let o = elinvar(args, dir.path());
-        let text = stderr(&o);
-        assert_eq!(o.status.code(), Some(1), "{args:?}: {text}");
-        let remedy = format!("`cargo run --release --features tokenizers -- {command} ...`");
-        assert!(text.contains(&remedy), "{args:?}: {text}");
-        assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
-        assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "{args:?}");
-    }
-}
-
 /// `ELINVAR_PROFILE` names the file of a trace, which is written at the end.
 #[test]
 fn a_trace_is_written_where_the_environment_asks_for_one() {

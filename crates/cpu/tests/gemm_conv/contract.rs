@@ -1,6 +1,6 @@
 //! Contractions (GEMM) against the reference, by bits.
 
-use crate::tools::{Dice, Operand, devices, in_turn, same};
+use crate::tools::{Dice, Operand, devices, in_turn, rounds, same};
 use elinvar_core::{DType, HostData, Precision};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::backend::{AddBias, CompiledEpilogue, Compute, Epilogue};
@@ -117,7 +117,7 @@ fn every_block_edge() {
     for (b, m, k, n) in
         [(1, 305, 150, 512), (1, 440, 600, 192), (1, 700, 40, 8200), (1, 150, 520, 2100), (4, 310, 90, 96)]
     {
-        for _ in 0..4 {
+        for _ in 0..rounds(4) {
             sized(&mut dice, &best, DType::F32, [b, m, k, n]);
         }
         sized(&mut dice, &best, DType::F64, [b, m / 2, k, n]);
@@ -399,8 +399,8 @@ fn whole_numbers() {
 #[test]
 fn few_results_of_many_terms() {
     let (mut dice, on) = (Dice::new(12), devices());
-    let mut rounds = 0..;
-    let mut some = || in_turn(&on, rounds.next().unwrap());
+    let mut turns = 0..;
+    let mut some = || in_turn(&on, turns.next().unwrap());
     for dtype in [DType::F32, DType::F64] {
         // Seven sizes and six lengths: each size meets all numbers of threads.
         for k in [512, 513, 1024, 1100, 4096, 5000] {

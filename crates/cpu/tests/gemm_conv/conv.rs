@@ -2,7 +2,7 @@
 
 mod paths;
 
-use crate::tools::{Dice, Operand, devices, same};
+use crate::tools::{Dice, Operand, devices, rounds, same};
 use elinvar_core::{DType, HostData, Precision, bf16};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::backend::Compute;

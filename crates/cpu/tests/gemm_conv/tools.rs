@@ -109,6 +109,12 @@ pub fn devices() -> Vec<CpuDevice> {
     all.iter().flat_map(|isa| THREADS.map(|n| CpuDevice::new(*isa, n).unwrap())).collect()
 }
 
+/// How often large random problems are tried: half as often without optimisation, where each takes
+/// seconds.
+pub fn rounds(n: usize) -> usize {
+    if cfg!(debug_assertions) { n.div_ceil(2) } else { n }
+}
+
 /// Of [`devices`] every instruction set once, with numbers of threads that take turns: in four
 /// rounds each has had all of them.
 pub fn in_turn(on: &[CpuDevice], round: usize) -> Vec<CpuDevice> {

@@ -10,7 +10,7 @@ fn windows_as_rows() {
     // The two best instruction sets, of which each has a height of its own.
     let best = Isa::with_kernels().into_iter().rev().take(2);
     let on: Vec<_> = best.flat_map(|isa| [1, 2, 3, 8].map(|n| CpuDevice::new(isa, n).unwrap())).collect();
-    for round in 0..48 {
+    for round in 0..rounds(48) {
         let rank = dice.pick(&[1, 2, 2, 2, 3]);
         let taps: usize = dice.pick(&[1, 2, 3, 3]);
         let stride = dice.pick(&[1, 1, 2, 3]);
@@ -45,7 +45,7 @@ fn padding_that_is_left_out() {
     let mut dice = Dice::new(31);
     let best = Isa::with_kernels().into_iter().rev().take(2);
     let on: Vec<_> = best.flat_map(|isa| [1, 2, 3].map(|n| CpuDevice::new(isa, n).unwrap())).collect();
-    for round in 0..40 {
+    for round in 0..rounds(40) {
         let rank = dice.pick(&[2, 2, 2, 3]);
         let taps: usize = if rank == 3 { 3 } else { dice.pick(&[3, 3, 4, 5]) };
         let c = Conv {
@@ -101,7 +101,7 @@ fn gradients_by_numbers_most_of_which_are_zero() {
     // sums underflow to -0, or a factor is not finite.
     let mut dice = Dice::new(37);
     let on = devices();
-    for round in 0..60 {
+    for round in 0..rounds(60) {
         let taps = dice.pick(&[[3, 3], [3, 3], [1, 3], [2, 3], [5, 3]]);
         let c = Conv {
             stride: vec![1, 1],
@@ -155,7 +155,7 @@ fn channels_as_columns() {
     let mut dice = Dice::new(23);
     let best = Isa::with_kernels().into_iter().rev().take(2);
     let on: Vec<_> = best.flat_map(|isa| [1, 2, 3].map(|n| CpuDevice::new(isa, n).unwrap())).collect();
-    for round in 0..24 {
+    for round in 0..rounds(24) {
         let taps: usize = dice.pick(&[1, 2, 3, 5]);
         let c = Conv {
             stride: vec![1, 1],
