@@ -62,6 +62,38 @@ pub trait Whole: Driver {
     ) -> Result<()>;
 }
 
+/// The launches that a cut one consists of, with the memory that they share. They may be made again
+/// and again: what one hands over is written before it is read.
+pub struct Parts<D: Whole> {
+    part: Arc<Part<D::Compiled>>,
+    launches: u64,
+    /// The numbers of each launch, each at a multiple of `pitch`.
+    numbers: D::Memory,
+    pitch: u64,
+    kept: D::Memory,
+    kept_bytes: u64,
+}
+
+impl<D: Whole> Parts<D> {
+    /// Gives each launch to `start`, in order: its kernel, and its buffers for those of the whole.
+    ///
+    /// # Errors
+    /// Those of `start`.
+    pub fn each(
+        &self,
+        buffers: &[Slice<'_, D>],
+        mut start: impl FnMut(&D::Compiled, &[Slice<'_, D>]) -> Result<()>,
+    ) -> Result<()> {
+        let kept = Slice { memory: &self.kept, offset: 0, len: self.kept_bytes };
+        for i in 0..self.launches {
+            let own = Slice { memory: &self.numbers, offset: i * self.pitch, len: self.pitch };
+            let bound: Vec<Slice<'_, D>> = [own, kept].into_iter().chain(buffers.iter().copied()).collect();
+            start(&self.part.module, &bound)?;
+        }
+        Ok(())
+    }
+}
+
 /// Starts a kernel, in as many launches as the device's limit asks for.
 ///
 /// # Errors
@@ -73,13 +105,29 @@ pub fn launch<D: Whole>(
     launch: &Launch,
     args: Option<&[u8]>,
 ) -> Result<()> {
+    match parts(device, module, launch, args)? {
+        None => device.launch_whole(&module.whole, buffers, launch, args),
+        Some(parts) => parts.each(buffers, |module, bound| device.launch_whole(module, bound, launch, args)),
+    }
+}
+
+/// The launches that one has to be cut into; `None` if the device takes it as a whole.
+///
+/// # Errors
+/// `OutOfMemory`, `DeviceLost`; `Unsupported` if it takes too many passes and cannot be cut.
+pub fn parts<D: Whole>(
+    device: &D,
+    module: &Limited<D::Compiled>,
+    launch: &Launch,
+    args: Option<&[u8]>,
+) -> Result<Option<Parts<D>>> {
     let (Some(limit), Some(loops)) = (device.info().max_loop_iterations, &module.loops) else {
-        return device.launch_whole(&module.whole, buffers, launch, args);
+        return Ok(None);
     };
     let counts = loops.counts(launch, args);
     let passes = loops.passes(&counts);
     if passes <= limit {
-        return device.launch_whole(&module.whole, buffers, launch, args);
+        return Ok(None);
     }
     let refused = |why: &str| {
         let (driver, name, device) = (D::NAME, &module.name, &device.info().name);
@@ -106,15 +154,10 @@ pub fn launch<D: Whole>(
         }
     }
     let all = device.allocate(numbers.len() as u64)?;
-    let kept = device.allocate((words * 4).max(4))?;
+    let kept_bytes = (words * 4).max(4);
+    let kept = device.allocate(kept_bytes)?;
     device.write(Slice { memory: &all, offset: 0, len: numbers.len() as u64 }, &numbers)?;
-    let kept = Slice { memory: &kept, offset: 0, len: (words * 4).max(4) };
-    for i in 0..cut.launches() {
-        let own = Slice { memory: &all, offset: i * pitch, len: pitch };
-        let bound: Vec<Slice<'_, D>> = [own, kept].into_iter().chain(buffers.iter().copied()).collect();
-        device.launch_whole(&part.module, &bound, launch, args)?;
-    }
-    Ok(())
+    Ok(Some(Parts { part, launches: cut.launches(), numbers: all, pitch, kept, kept_bytes }))
 }
 
 /// The kernel that takes the parts of a cut, compiled.

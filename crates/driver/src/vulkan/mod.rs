@@ -8,7 +8,9 @@ mod probe;
 mod sys;
 mod touched;
 
-pub use sys::{Memory, PinnedMemory, Timestamp, Transfer, use_validation, validation_messages};
+pub use sys::{
+    Graph, HostCalls, Memory, PinnedMemory, Timestamp, Transfer, use_validation, validation_messages,
+};
 
 use crate::loop_limit::{self, Limited, Whole};
 use crate::{Driver, Info, Slice, VendorGemm};
@@ -16,7 +18,6 @@ use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv;
 use elinvar_kernel::interp::Launch;
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -55,6 +56,10 @@ impl Vulkan {
     pub fn arithmetic(&self) -> &spirv::Device {
         &self.arithmetic
     }
+    /// Functions of Vulkan that were called to give this device work, since it was opened.
+    pub fn host_calls(&self) -> HostCalls {
+        self.shared.host_calls()
+    }
     /// The same device, but launches are cut as if it ended loops after so many passes.
     #[must_use]
     pub fn with_loop_limit(mut self, passes: u64) -> Vulkan {
@@ -83,8 +88,7 @@ impl Driver for Vulkan {
     type Memory = Memory;
     type Module = Module;
     type Timestamp = Timestamp;
-    // Launches are recorded into command buffers anyway, many into one.
-    type Graph = Infallible;
+    type Graph = Graph;
     type Event = Event;
     type Pinned = PinnedMemory;
     type Transfer = Transfer;

@@ -2,7 +2,7 @@
 
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_driver::null::Call;
-use elinvar_driver::{Driver, Interp, Null};
+use elinvar_driver::{Driver, Interp, Null, Vulkan};
 use elinvar_gpu::{Gpu, GpuDevice};
 use elinvar_nn::layers::{BatchNorm1d, Dropout};
 use elinvar_nn::loss::cross_entropy;
@@ -122,7 +122,27 @@ fn recorded_work_has_the_same_bits() {
     equal::<Gpu<Interp>>(&super::interp());
     equal::<Gpu<elinvar_driver::Cuda>>(&super::cuda());
     if let Some(d) = super::vulkan() {
-        equal::<Gpu<elinvar_driver::Vulkan>>(&d);
+        equal::<Gpu<Vulkan>>(&d);
+    }
+}
+
+/// Launches that are cut hand over in memory of the recorded work.
+#[test]
+fn recorded_launches_are_cut() {
+    let d = match Vulkan::open(0) {
+        Ok(driver) => GpuDevice::new(driver.with_loop_limit(1_300), 0),
+        Err(e) if e.kind() == ErrorKind::DriverMissing => return println!("skipped: {e}"),
+        Err(e) => panic!("{e}"),
+    };
+    let long = |seed: usize| {
+        let value = |i: usize| ((i * 7 + seed * 13) % 29) as f32 / 29.0 - 0.4;
+        Tensor::<Gpu<Vulkan>>::from_vec((0..2 * 3_000).map(value).collect::<Vec<f32>>(), &[2, 3_000], &d)
+    };
+    let all = |x: &Tensor<_>| vec![x.matmul(&x.transpose(0, 1)), x.cumsum(1), x.softmax(1).sum_dim(1, false)];
+    let graph = Graph::record(&[&long(0)], move |x| Ok(all(&x[0]))).unwrap();
+    let of = |all: Vec<Tensor<_>>| all.iter().map(bits).collect::<Vec<_>>();
+    for seed in 1..4 {
+        assert!(of(graph.run(&[&long(seed)]).unwrap()) == of(all(&long(seed))), "{seed}");
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{cuda, interp};
 use elinvar_core::{ErrorKind, Result};
 use elinvar_driver::null::Call;
-use elinvar_driver::{Driver, Interp, Null};
+use elinvar_driver::{Driver, Interp, Null, Vulkan};
 use elinvar_gpu::{Gpu, GpuDevice};
 use elinvar_nn::layers::{AlphaDropout, BatchNorm1d, Dropout, Linear};
 use elinvar_nn::loss::cross_entropy;
@@ -151,11 +151,17 @@ fn all<B: Backend>() -> Optimisers<B> {
     ]
 }
 
+fn every_optimiser<B: Backend>(d: &B::Device) {
+    for (what, new) in all::<B>() {
+        equal(d, what, new, Settings::Plain, 3, 1);
+    }
+}
+
 #[test]
 fn every_optimiser_makes_the_same_step() {
-    let d = interp();
-    for (what, new) in all::<Gpu<Interp>>() {
-        equal(&d, what, new, Settings::Plain, 3, 1);
+    every_optimiser::<Gpu<Interp>>(&interp());
+    if let Some(d) = super::vulkan() {
+        every_optimiser::<Gpu<Vulkan>>(&d);
     }
 }
 
@@ -173,7 +179,7 @@ fn settings_and_shapes_on_every_device() {
     settings::<Gpu<Interp>>(&interp(), 2);
     settings::<Gpu<elinvar_driver::Cuda>>(&cuda(), 2);
     if let Some(d) = super::vulkan() {
-        settings::<Gpu<elinvar_driver::Vulkan>>(&d, 2);
+        settings::<Gpu<Vulkan>>(&d, 2);
     }
     settings::<Reference>(&ReferenceDevice, 0);
 }
@@ -211,20 +217,29 @@ fn in_streams<B: Backend>(d: &B::Device, recordings: usize) {
 fn steps_are_replayed_in_any_stream() {
     in_streams::<Gpu<_>>(&cuda(), 2);
     in_streams::<Gpu<_>>(&interp(), 2);
+    if let Some(d) = super::vulkan() {
+        in_streams::<Gpu<Vulkan>>(&d, 2);
+    }
 }
 
 /// A captured run that is saved, and goes on elsewhere.
-#[test]
-fn a_run_that_is_resumed_has_the_same_bits() {
-    let d = interp();
-    let (a, b, c) = (Net::<G>::new(&d), Net::<G>::new(&d), Net::<G>::new(&d));
+fn resumed<B: Backend>(d: &B::Device) {
+    let (a, b, c) = (Net::<B>::new(d), Net::<B>::new(d), Net::<B>::new(d));
     let (mut p, mut q, mut r) = (Adam::new(0.01), Adam::new(0.01), Adam::new(0.5));
-    let want = run(&a, &mut p, &mut set_up(&a, Settings::Plain), 0..8, &d).1;
-    run(&b, &mut q, &mut set_up(&b, Settings::Plain).capture(), 0..4, &d);
+    let want = run(&a, &mut p, &mut set_up(&a, Settings::Plain), 0..8, d).1;
+    run(&b, &mut q, &mut set_up(&b, Settings::Plain).capture(), 0..4, d);
     c.load_state_dict(&b.state_dict().unwrap(), Strict::Yes).unwrap();
     r.load_state_dict(&c, &q.state_dict(&b).unwrap()).unwrap();
     b.leaves().randoms.iter().zip(&c.leaves().randoms).for_each(|((_, b), (_, c))| c.set_state(b.state()));
-    assert!(run(&c, &mut r, &mut set_up(&c, Settings::Plain).capture(), 4..8, &d).1 == want);
+    assert!(run(&c, &mut r, &mut set_up(&c, Settings::Plain).capture(), 4..8, d).1 == want);
+}
+
+#[test]
+fn a_run_that_is_resumed_has_the_same_bits() {
+    resumed::<G>(&interp());
+    if let Some(d) = super::vulkan() {
+        resumed::<Gpu<Vulkan>>(&d);
+    }
 }
 
 /// What happens between two steps is seen, and values that are held stay what they are.
@@ -275,13 +290,11 @@ fn changes_between_steps_are_seen() {
 
 /// A step that fails changes nothing, whether it is the first or a later one, and the next one is
 /// as good as any.
-#[test]
-fn what_a_captured_step_may_not_do_changes_nothing() {
-    type F = Box<dyn Fn(&Net<G>, &Pair<G>) -> Result<Measured<G>>>;
-    let d = interp();
+fn refused<B: Backend>(d: &B::Device) {
+    type F<B> = Box<dyn Fn(&Net<B>, &Pair<B>) -> Result<Measured<B>>>;
     let kept = Mutex::new(vec![]);
-    let loss = |loss: Tensor<G>| Ok(Measured { loss, samples: 1, metrics: vec![] });
-    let all: Vec<(&str, ErrorKind, F)> = vec![
+    let loss = |loss: Tensor<B>| Ok(Measured { loss, samples: 1, metrics: vec![] });
+    let all: Vec<(&str, ErrorKind, F<B>)> = vec![
         (
             "reading numbers",
             ErrorKind::Unsupported,
@@ -315,10 +328,10 @@ fn what_a_captured_step_may_not_do_changes_nothing() {
     ];
     for (what, kind, bad) in all {
         let is_bad = Mutex::new(false);
-        let f = |net: &Net<G>, pair: &Pair<G>| {
+        let f = |net: &Net<B>, pair: &Pair<B>| {
             if *is_bad.lock().unwrap() { bad(net, pair) } else { objective(net, pair) }
         };
-        let (a, b) = (Net::<G>::new(&d), Net::<G>::new(&d));
+        let (a, b) = (Net::<B>::new(d), Net::<B>::new(d));
         let (mut p, mut q) = (Adam::new(0.01), Adam::new(0.01));
         let (mut plain, mut captured) = (TrainStep::new(&a, objective), TrainStep::new(&b, f).capture());
         for i in 0..4 {
@@ -326,15 +339,23 @@ fn what_a_captured_step_may_not_do_changes_nothing() {
             if i % 2 == 1 {
                 *is_bad.lock().unwrap() = true;
                 let before = state(&b, &q);
-                let e = captured.run(&mut q, &[batch(i, &d)]).unwrap_err();
+                let e = captured.run(&mut q, &[batch(i, d)]).unwrap_err();
                 assert!(e.kind() == kind && e.message().contains(what), "{what}: {e}");
                 assert!(state(&b, &q) == before, "{what}");
                 *is_bad.lock().unwrap() = false;
             }
-            plain.run(&mut p, &[batch(i, &d)]).unwrap();
-            captured.run(&mut q, &[batch(i, &d)]).unwrap();
+            plain.run(&mut p, &[batch(i, d)]).unwrap();
+            captured.run(&mut q, &[batch(i, d)]).unwrap();
             assert!(state(&a, &p) == state(&b, &q), "{what}, step {i}");
         }
+    }
+}
+
+#[test]
+fn what_a_captured_step_may_not_do_changes_nothing() {
+    refused::<G>(&interp());
+    if let Some(d) = super::vulkan() {
+        refused::<Gpu<Vulkan>>(&d);
     }
 }
 
@@ -360,21 +381,19 @@ fn an_index_out_of_range_is_seen() {
 }
 
 /// However far the recording comes before memory is exhausted.
-#[test]
-fn nothing_is_lost_without_memory() {
-    let d = interp();
-    let (a, b) = (Net::<G>::new(&d), Net::<G>::new(&d));
+fn without_memory<B: Backend>(d: &B::Device) {
+    let (a, b) = (Net::<B>::new(d), Net::<B>::new(d));
     let (mut p, mut q) = (Adam::new(0.01), Adam::new(0.01));
     let (mut plain, mut captured) = (set_up(&a, Settings::Plain), set_up(&b, Settings::Plain).capture());
-    let pair = |i: usize| [batch::<G>(5 * i, &d)];
+    let pair = |i: usize| [batch::<B>(5 * i, d)];
     plain.run(&mut p, &pair(0)).unwrap();
     captured.run(&mut q, &pair(0)).unwrap();
     let (before, pair) = (state(&b, &q), pair(1));
     let mut failures = 0;
     for more in (0..).map(|i| i * 3 * 256) {
-        G::set_memory_limit(&d, Some(G::memory_stats(&d).unwrap().in_use + more)).unwrap();
+        B::set_memory_limit(d, Some(B::memory_stats(d).unwrap().in_use + more)).unwrap();
         let result = captured.run(&mut q, &pair);
-        G::set_memory_limit(&d, None).unwrap();
+        B::set_memory_limit(d, None).unwrap();
         let Err(e) = result else { break };
         assert_eq!(e.kind(), ErrorKind::OutOfMemory, "{e}");
         assert!(state(&b, &q) == before, "{more} bytes");
@@ -383,6 +402,34 @@ fn nothing_is_lost_without_memory() {
     assert!(failures > 4, "{failures}");
     plain.run(&mut p, &pair).unwrap();
     assert!(state(&a, &p) == state(&b, &q));
+}
+
+#[test]
+fn nothing_is_lost_without_memory() {
+    without_memory::<G>(&interp());
+    if let Some(d) = super::vulkan() {
+        without_memory::<Gpu<Vulkan>>(&d);
+    }
+}
+
+/// A batch, and a stream, of another device.
+#[test]
+fn another_device_is_seen() {
+    let (d, other) = (interp(), interp());
+    let (a, b) = (Net::<G>::new(&d), Net::<G>::new(&d));
+    let (mut p, mut q) = (Adam::new(0.01), Adam::new(0.01));
+    let (mut plain, mut captured) = (set_up(&a, Settings::Plain), set_up(&b, Settings::Plain).capture());
+    let stream = Stream::<G>::new(&other).unwrap();
+    for i in 0..4 {
+        let before = state(&b, &q);
+        let e = captured.run(&mut q, &[batch(5 * i, &other)]).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::DeviceMismatch, "{e}");
+        assert!(state(&b, &q) == before, "step {i}");
+        plain.run(&mut p, &[batch(5 * i, &d)]).unwrap();
+        // Work of this device goes to its own queue, whatever scope of another one it is in.
+        stream.scope(|| captured.run(&mut q, &[batch(5 * i, &d)])).unwrap();
+        assert!(state(&a, &p) == state(&b, &q), "step {i}");
+    }
 }
 
 /// A captured step is one launch of a graph, and a copy of each input, table and result.
@@ -408,6 +455,32 @@ fn a_step_is_one_launch() {
         assert_eq!(count(|c| matches!(c, Call::Copy(_))), 4, "{calls:?}");
         assert_eq!(calls.len(), 9, "nothing is read, and nothing waits: {calls:?}");
     }
+}
+
+/// On Vulkan a captured step is one submission, which has the copies of inputs and tables, too.
+#[test]
+fn a_step_is_one_submission() {
+    let Some(d) = super::vulkan() else { return };
+    let (net, mut adam, pair) = (Net::<Gpu<Vulkan>>::new(&d), Adam::new(0.01), [batch(0, &d)]);
+    let driver = d.driver().unwrap();
+    let mut counts = [false, true].map(|captured| {
+        let mut step = set_up(&net, Settings::Scheduled);
+        if captured {
+            step = step.capture();
+        }
+        let mut told = vec![];
+        (0..2).for_each(|_| told.extend(step.run(&mut adam, &pair).unwrap()));
+        driver.wait().unwrap();
+        let before = driver.host_calls();
+        (0..10).for_each(|_| told.extend(step.run(&mut adam, &pair).unwrap()));
+        let after = driver.host_calls();
+        [after.submissions - before.submissions, after.commands - before.commands]
+    });
+    let [plain, captured] = &mut counts;
+    assert_eq!(captured[0], 10);
+    // Copies of two inputs, two tables and to them, two results by kernels, and barriers.
+    assert!(captured[1] <= 10 * 30, "{counts:?}");
+    assert!(captured[1] * 10 <= plain[1], "{counts:?}");
 }
 
 /// A thousand steps of a small layer, which goes on elsewhere in the middle.

@@ -45,8 +45,8 @@ pub(super) type Batches<'b, D> = dyn FnMut(usize, &mut dyn FnMut(&D) -> Result<(
 /// them.
 ///
 /// With [`TrainStep::capture`] the step is recorded and replayed. On a GPU a step is then one
-/// launch of a graph (on Vulkan the recorded launches, one by one) instead of hundreds of calls;
-/// the CPU and the reference make the step as always, under the same rules. **A captured step gives
+/// launch of a graph (on Vulkan one command buffer) instead of hundreds of calls; the CPU and the
+/// reference make the step as always, under the same rules. **A captured step gives
 /// the bits of the plain one**, on every backend, whatever the optimiser, also with dropout, with
 /// steps that are skipped, and when it goes on from a checkpoint.
 ///

@@ -20,10 +20,34 @@ pub struct Shared {
     pub(super) types: Types,
     pub(super) timeline: vk::Semaphore,
     pub(super) raw_queue: vk::Queue,
+    pub(super) family: u32,
+    pub(super) calls: CallCounts,
     queue: Mutex<Queue>,
     ids: AtomicU64,
     /// Bytes of the pipeline cache when it was last written to its file.
     saved: AtomicU64,
+}
+
+/// Functions that were called to give the device work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCalls {
+    /// `vkQueueSubmit`.
+    pub submissions: u64,
+    /// `vkCmd...`, and those that allocate and write a launch's descriptor set.
+    pub commands: u64,
+}
+
+/// The same, as it is counted.
+#[derive(Debug, Default)]
+pub struct CallCounts {
+    pub(super) submissions: AtomicU64,
+    pub(super) commands: AtomicU64,
+}
+
+impl CallCounts {
+    pub fn now(&self) -> HostCalls {
+        HostCalls { submissions: self.submissions.load(Relaxed), commands: self.commands.load(Relaxed) }
+    }
 }
 
 /// Which type of memory is for what.
@@ -135,6 +159,8 @@ impl Shared {
                 types,
                 timeline,
                 raw_queue,
+                family,
+                calls: CallCounts::default(),
                 queue: Mutex::new(Queue::new(pool)),
                 ids: AtomicU64::new(1),
                 saved: AtomicU64::new(0),
@@ -149,6 +175,10 @@ impl Shared {
     pub fn queue(&self) -> MutexGuard<'_, Queue> {
         // A panic inside leaves at worst work that is never submitted.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// What it was called for until now.
+    pub fn host_calls(&self) -> HostCalls {
+        self.calls.now()
     }
     pub(super) fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Relaxed)

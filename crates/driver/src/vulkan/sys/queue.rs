@@ -4,6 +4,7 @@
 //! Between two pieces of work there is a barrier only if the second touches what the first wrote,
 //! or writes what it touched, so independent kernels may overlap.
 
+use super::batch::{Batch, barrier, binding, order, record_copy, touch};
 use super::device::{Shared, destroy_chunk};
 use super::error::error;
 use super::memory::{self, Chunk, Raw};
@@ -14,17 +15,14 @@ use crate::vulkan::touched::{Touch, Touched};
 use ash::vk;
 use elinvar_core::Result;
 use elinvar_kernel::interp::Launch;
-use elinvar_kernel::ir::Access;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Launches of a batch, at most: enough for submitting to cost little beside them, few enough for
 /// the device to start soon.
 const MAX_BATCH_LAUNCHES: u32 = 64;
 /// Launches after which a batch is submitted if the device has nothing to do.
 const EARLY_SUBMIT_LAUNCHES: u32 = 4;
-/// Descriptor sets of a pool, and buffers of all of them.
-const SETS_PER_POOL: u32 = 256;
-const BUFFERS_PER_POOL: u32 = 6 * SETS_PER_POOL;
 /// Bytes of a chunk for small uploads.
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Bytes of a chunk for downloads, at least.
@@ -32,22 +30,11 @@ const MIN_DOWNLOAD_BYTES: u64 = 64 << 10;
 /// Larger chunks are not kept.
 const MAX_KEPT_BYTES: u64 = 16 << 20;
 
-/// What was recorded together, with what it needs until it is done.
-struct Batch {
-    command: vk::CommandBuffer,
-    pools: Vec<vk::DescriptorPool>,
-    /// The pool in use.
-    pool: usize,
-    chunks: Vec<Chunk>,
-    /// Bytes used of the last chunk.
-    used: u64,
-    launches: u32,
-}
-
 enum Garbage {
     Memory(Raw),
     Pipeline(RawPipeline),
     Query(vk::QueryPool),
+    Commands(Option<Batch>, vk::CommandPool),
 }
 
 /// The device's queue.
@@ -64,11 +51,6 @@ pub struct Queue {
     /// What was touched since the last barrier.
     touched: Touched,
     dead: Vec<(u64, Garbage)>,
-}
-
-/// The first bytes of a slice.
-fn touch(s: &Slice<'_, Vulkan>, len: u64, writes: bool) -> Touch {
-    Touch { memory: s.memory.id, offset: s.offset, len, writes }
 }
 
 impl Queue {
@@ -96,6 +78,10 @@ impl Queue {
     }
     pub fn bury_query(&mut self, shared: &Shared, pool: vk::QueryPool) {
         self.bury(shared, Garbage::Query(pool));
+    }
+    /// Commands that are kept, with the pool that they came from.
+    pub fn bury_commands(&mut self, shared: &Shared, batch: Option<Batch>, pool: vk::CommandPool) {
+        self.bury(shared, Garbage::Commands(batch, pool));
     }
     fn bury(&mut self, shared: &Shared, dead: Garbage) {
         let until = self.last + u64::from(self.recording.is_some());
@@ -130,11 +116,7 @@ impl Queue {
     pub fn destroy(mut self, shared: &Shared) {
         let batches = self.recording.take().into_iter();
         for batch in batches.chain(self.in_flight.drain(..).map(|(_, b)| b)).chain(self.idle.drain(..)) {
-            batch.chunks.into_iter().for_each(|c| destroy_chunk(shared, c));
-            for pool in batch.pools {
-                // SAFETY: the device is idle, and nothing else refers to the pool.
-                unsafe { shared.device.destroy_descriptor_pool(pool, None) };
-            }
+            batch.destroy(shared);
         }
         self.chunks.drain(..).chain(self.downs.drain(..)).for_each(|c| destroy_chunk(shared, c));
         self.dead.drain(..).for_each(|(_, dead)| dead.destroy(shared));
@@ -152,13 +134,10 @@ impl Queue {
                 Some(batch) => batch,
                 None => Batch::new(shared, self.commands)?,
             };
-            let begin =
-                vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
-            // SAFETY: the batch is idle, and this queue is locked.
-            let begun = unsafe { shared.device.begin_command_buffer(batch.command, &begin) };
-            if let Err(e) = begun {
+            // It is idle, and this queue is locked.
+            if let Err(e) = batch.begin(shared, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT) {
                 self.idle.push(batch);
-                return Err(error("beginning to record", e));
+                return Err(e);
             }
             self.recording = Some(batch);
         }
@@ -167,29 +146,8 @@ impl Queue {
     /// A barrier, if what comes touches what was written since the last one, or writes what was
     /// touched.
     fn order(&mut self, shared: &Shared, touches: &[Touch]) -> Result<()> {
-        if touches.iter().any(|t| self.touched.clashes(t)) {
-            let stages = vk::PipelineStageFlags::COMPUTE_SHADER | vk::PipelineStageFlags::TRANSFER;
-            let reads = vk::AccessFlags::SHADER_READ | vk::AccessFlags::TRANSFER_READ;
-            let writes = vk::AccessFlags::SHADER_WRITE | vk::AccessFlags::TRANSFER_WRITE;
-            self.barrier(shared, stages, writes, stages, reads | writes)?;
-            self.touched.clear();
-        }
-        touches.iter().for_each(|t| self.touched.add(t));
-        Ok(())
-    }
-    fn barrier(
-        &mut self,
-        shared: &Shared,
-        from: vk::PipelineStageFlags,
-        written: vk::AccessFlags,
-        to: vk::PipelineStageFlags,
-        seen: vk::AccessFlags,
-    ) -> Result<()> {
         let command = self.batch(shared)?.command;
-        let barrier = [vk::MemoryBarrier::default().src_access_mask(written).dst_access_mask(seen)];
-        let none = vk::DependencyFlags::empty();
-        // SAFETY: the command buffer is being recorded, and this queue is locked.
-        unsafe { shared.device.cmd_pipeline_barrier(command, from, to, none, &barrier, &[], &[]) };
+        order(shared, command, &mut self.touched, touches);
         Ok(())
     }
 
@@ -206,53 +164,15 @@ impl Queue {
         args: Option<&[u8]>,
     ) -> Result<()> {
         let block = kernel.block(&launch.params)?;
-        let given = buffers.len() + usize::from(args.is_some());
-        assert_eq!(given, kernel.access.len(), "{kernel:?} gets as many buffers as it has");
-        let mut infos = Vec::with_capacity(given);
-        let mut touches = Vec::with_capacity(given);
-        for (b, access) in buffers.iter().zip(&kernel.access) {
-            touches.push(touch(b, b.len, *access != Access::Read));
-            infos.push(vk::DescriptorBufferInfo {
-                buffer: b.memory.raw.buffer,
-                offset: b.offset,
-                range: b.len.next_multiple_of(4),
-            });
-        }
+        let (mut infos, touches) = kernel.bind(buffers);
         if let Some(bytes) = args {
             let (buffer, offset) = self.stage(shared, bytes)?;
-            infos.push(vk::DescriptorBufferInfo {
-                buffer,
-                offset,
-                range: (bytes.len() as u64).next_multiple_of(4),
-            });
+            infos.push(binding(buffer, offset, bytes.len() as u64));
         }
+        assert_eq!(infos.len(), kernel.access.len(), "{kernel:?} gets as many buffers as it has");
         self.order(shared, &touches)?;
         let batch = self.batch(shared)?;
-        let set = batch.set(shared, kernel.raw.set)?;
-        let writes: Vec<vk::WriteDescriptorSet<'_>> = (infos.iter().enumerate())
-            .map(|(i, info)| {
-                vk::WriteDescriptorSet::default()
-                    .dst_set(set)
-                    .dst_binding(i as u32)
-                    .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
-                    .buffer_info(std::slice::from_ref(info))
-            })
-            .collect();
-        let (d, command, [x, y, z]) = (&shared.device, batch.command, launch.groups);
-        // SAFETY: the command buffer is being recorded, and this queue is locked; the set was made
-        // for this kernel's layout; buffers, offsets and the numbers of groups are within the
-        // device's limits, and all of it stays alive until the batch is done (see `bury`).
-        unsafe {
-            d.update_descriptor_sets(&writes, &[]);
-            d.cmd_bind_pipeline(command, vk::PipelineBindPoint::COMPUTE, kernel.raw.pipeline);
-            let layout = kernel.raw.layout;
-            d.cmd_bind_descriptor_sets(command, vk::PipelineBindPoint::COMPUTE, layout, 0, &[set], &[]);
-            if !block.is_empty() {
-                d.cmd_push_constants(command, layout, vk::ShaderStageFlags::COMPUTE, 0, &block);
-            }
-            d.cmd_dispatch(command, x, y, z);
-        }
-        batch.launches += 1;
+        batch.launch(shared, kernel, &infos, &block, launch.groups)?;
         let recorded = batch.launches;
         let starving = recorded.is_multiple_of(EARLY_SUBMIT_LAUNCHES) && shared.done()? == self.last;
         if recorded >= MAX_BATCH_LAUNCHES || starving {
@@ -315,10 +235,7 @@ impl Queue {
         bytes: u64,
     ) -> Result<()> {
         let command = self.batch(shared)?.command;
-        let region = [vk::BufferCopy { src_offset: from_at, dst_offset: to_at, size: bytes }];
-        // SAFETY: the command buffer is being recorded, and this queue is locked; both ranges are
-        // in their buffers, which stay alive until the batch is done.
-        unsafe { shared.device.cmd_copy_buffer(command, from, to, &region) };
+        record_copy(shared, command, (from, from_at), (to, to_at), bytes);
         Ok(())
     }
     /// Records that memory is copied to where the host can read it, and submits. Gives where, and
@@ -351,7 +268,8 @@ impl Queue {
         self.record_copy(shared, buffer, from.offset, to.raw.buffer, 0, from.len)?;
         let (transfer, host) = (vk::PipelineStageFlags::TRANSFER, vk::PipelineStageFlags::HOST);
         let (written, seen) = (vk::AccessFlags::TRANSFER_WRITE, vk::AccessFlags::HOST_READ);
-        self.barrier(shared, transfer, written, host, seen)?;
+        let command = self.batch(shared)?.command;
+        barrier(shared, command, (transfer, written), (host, seen));
         self.submit(shared)
     }
     /// Records that a chunk's first bytes are copied to memory, and submits; gives the number of
@@ -383,8 +301,8 @@ impl Queue {
         // Work of earlier submissions may still run when this one begins.
         let all = vk::PipelineStageFlags::ALL_COMMANDS;
         let (written, seen) = (vk::AccessFlags::MEMORY_WRITE, vk::AccessFlags::MEMORY_READ);
-        self.barrier(shared, all, written, all, seen)?;
         let command = self.batch(shared)?.command;
+        barrier(shared, command, (all, written), (all, seen));
         // SAFETY: the command buffer is being recorded, and this queue is locked; the pool has one
         // time, and is destroyed only after this submission.
         unsafe {
@@ -407,29 +325,45 @@ impl Queue {
     /// # Errors
     /// `DeviceLost`, `OutOfMemory`.
     pub fn submit(&mut self, shared: &Shared) -> Result<u64> {
-        let Some(batch) = self.recording.take() else { return Ok(self.last) };
+        self.submit_with(shared, None)
+    }
+    /// Submits what was recorded and, behind it, commands that are kept, all at once. They begin
+    /// and end with barriers for everything.
+    ///
+    /// # Errors
+    /// `DeviceLost`, `OutOfMemory`.
+    pub fn replay(&mut self, shared: &Shared, kept: vk::CommandBuffer) -> Result<()> {
+        self.reap(shared)?;
+        self.submit_with(shared, Some(kept))?;
+        self.touched.clear();
+        Ok(())
+    }
+    fn submit_with(&mut self, shared: &Shared, kept: Option<vk::CommandBuffer>) -> Result<u64> {
+        let batch = self.recording.take();
+        if batch.is_none() && kept.is_none() {
+            return Ok(self.last);
+        }
         let number = self.last + 1;
-        let (commands, signals, values) = ([batch.command], [shared.timeline], [number]);
+        let commands: Vec<vk::CommandBuffer> = batch.iter().map(|b| b.command).chain(kept).collect();
+        let (signals, values) = ([shared.timeline], [number]);
         let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
         let info = [vk::SubmitInfo::default()
             .command_buffers(&commands)
             .signal_semaphores(&signals)
             .push_next(&mut timeline)];
-        // SAFETY: the command buffer was recorded, this queue is locked, and what the batch uses
-        // stays until it is done.
+        shared.calls.submissions.fetch_add(1, Relaxed);
+        // SAFETY: the command buffers were recorded, this queue is locked, and what they use stays
+        // until they are done. What is kept may be submitted while it is under way.
         let sent = unsafe {
-            shared
-                .device
-                .end_command_buffer(batch.command)
-                .and_then(|()| shared.device.queue_submit(shared.raw_queue, &info, vk::Fence::null()))
+            let ended = batch.as_ref().map_or(Ok(()), |b| shared.device.end_command_buffer(b.command));
+            ended.and_then(|()| shared.device.queue_submit(shared.raw_queue, &info, vk::Fence::null()))
         };
-        if let Err(e) = sent {
-            // Its number will never be signalled: what it holds is kept until the device is closed.
-            self.in_flight.push_back((u64::MAX, batch));
-            return Err(error("submitting work", e));
-        }
+        // The number of what failed will never be signalled: what it holds is kept until the device
+        // is closed.
+        let until = if sent.is_ok() { number } else { u64::MAX };
+        self.in_flight.extend(batch.map(|b| (until, b)));
+        sent.map_err(|e| error("submitting work", e))?;
         self.last = number;
-        self.in_flight.push_back((number, batch));
         Ok(number)
     }
 }
@@ -441,59 +375,11 @@ impl Garbage {
             Garbage::Pipeline(raw) => pipeline::destroy(shared, raw),
             // SAFETY: the submissions that knew it are done.
             Garbage::Query(pool) => unsafe { shared.device.destroy_query_pool(pool, None) },
-        }
-    }
-}
-
-impl Batch {
-    fn new(shared: &Shared, commands: vk::CommandPool) -> Result<Batch> {
-        let info = vk::CommandBufferAllocateInfo::default().command_pool(commands).command_buffer_count(1);
-        // SAFETY: the pool belongs to this device, and the queue that has it is locked.
-        let all = unsafe { shared.device.allocate_command_buffers(&info) }
-            .map_err(|e| error("a command buffer", e))?;
-        Ok(Batch { command: all[0], pools: Vec::new(), pool: 0, chunks: Vec::new(), used: 0, launches: 0 })
-    }
-    /// A set of this layout, until the batch is done.
-    fn set(&mut self, shared: &Shared, layout: vk::DescriptorSetLayout) -> Result<vk::DescriptorSet> {
-        loop {
-            if self.pool == self.pools.len() {
-                self.pools.push(descriptor_pool(shared)?);
-            }
-            let layouts = [layout];
-            let info = vk::DescriptorSetAllocateInfo::default()
-                .descriptor_pool(self.pools[self.pool])
-                .set_layouts(&layouts);
-            // SAFETY: pool and layout belong to this device, and the queue that has the pool is
-            // locked.
-            match unsafe { shared.device.allocate_descriptor_sets(&info) } {
-                Ok(sets) => return Ok(sets[0]),
-                // Another pool, unless this one has nothing in it yet.
-                Err(vk::Result::ERROR_OUT_OF_POOL_MEMORY | vk::Result::ERROR_FRAGMENTED_POOL)
-                    if self.launches > 0 =>
-                {
-                    self.pool += 1;
-                }
-                Err(e) => return Err(error("a set of descriptors", e)),
+            Garbage::Commands(batch, pool) => {
+                batch.into_iter().for_each(|b| b.destroy(shared));
+                // SAFETY: as above; command buffers go with their pool.
+                unsafe { shared.device.destroy_command_pool(pool, None) };
             }
         }
     }
-    /// Makes it ready to be recorded again. It is done.
-    fn reset(&mut self, shared: &Shared) {
-        for &pool in &self.pools {
-            // SAFETY: no work that is not done uses sets of the pool. It cannot fail.
-            let _ =
-                unsafe { shared.device.reset_descriptor_pool(pool, vk::DescriptorPoolResetFlags::empty()) };
-        }
-        (self.pool, self.used, self.launches) = (0, 0, 0);
-    }
-}
-
-fn descriptor_pool(shared: &Shared) -> Result<vk::DescriptorPool> {
-    let sizes = [vk::DescriptorPoolSize {
-        ty: vk::DescriptorType::STORAGE_BUFFER,
-        descriptor_count: BUFFERS_PER_POOL,
-    }];
-    let info = vk::DescriptorPoolCreateInfo::default().max_sets(SETS_PER_POOL).pool_sizes(&sizes);
-    // SAFETY: the device is alive.
-    unsafe { shared.device.create_descriptor_pool(&info, None) }.map_err(|e| error("descriptors", e))
 }
