@@ -1,5 +1,6 @@
-//! Calls that are kept: one primary command buffer, recorded once with its barriers, descriptor sets
-//! and push constants, and submitted for each replay together with what the queue was given before.
+//! Calls that are kept: one primary command buffer, recorded once with its barriers, descriptor
+//! sets and push constants, and submitted for each replay together with what the queue was given
+//! before.
 //!
 //! It is recorded for simultaneous use, so a replay need not wait for the one before it: the host
 //! may be several ahead. Their order on the device is that of the queue: the commands begin with a
