@@ -3,6 +3,9 @@
 mod async_copy;
 mod interp;
 mod loops;
+#[path = "../support/metal.rs"]
+mod metal;
+mod msl;
 #[path = "../support/naga.rs"]
 mod naga_compiler;
 mod ptx;

@@ -141,6 +141,7 @@ pub fn run_work(work: &Work<'_>, buffers: &mut Vec<Memory>) {
     run(kernel, &work.launch, buffers).unwrap_or_else(|e| panic!("{e}\n{}", text::print(kernel)));
     run(&better, &work.launch, &mut again).unwrap_or_else(|e| panic!("{e}\n{}", text::print(&better)));
     assert!(again == *buffers, "passes changed bits\n{}\n{}", text::print(kernel), text::print(&better));
+    crate::msl::record(kernel, &work.launch, &before, buffers);
     crate::wgsl::as_wgsl(kernel, &work.launch, &before, buffers);
     as_ptx(kernel, &work.launch, before, buffers);
 }

@@ -29,7 +29,7 @@
 mod arith;
 mod control;
 mod convert;
-mod helper;
+pub(super) mod helper;
 mod memory;
 mod subgroup;
 mod target;
