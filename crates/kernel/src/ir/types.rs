@@ -209,7 +209,7 @@ pub struct Fragment {
     pub role: Role,
     /// What its numbers are: f16, bf16 or f32 for factors, and f32 for their sums; f64 for both.
     /// Factors of f32 are rounded where they are loaded or filled in: to ten bits behind the point,
-    /// ties away from zero ("tf32").
+    /// ties away from zero ("tf32"); a device whose units multiply f32 as it is (Metal's) does not.
     pub elem: Elem,
     /// Rows of the product.
     pub m: u8,
