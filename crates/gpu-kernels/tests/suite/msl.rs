@@ -2,15 +2,17 @@
 //! run with the interpreter's bits.
 
 use crate::backend::{Device, Interpreted};
+use crate::gemm;
 use crate::metal::{Case, compile, run, there};
 use crate::words::difference;
 use elinvar_conformance::equal::{Plan, equal};
-use elinvar_conformance::twist::Work;
+use elinvar_conformance::twist::Work as Kind;
 use elinvar_core::DType;
 use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::attention::AttentionPath;
 use elinvar_gpu_kernels::gemm::mma_sync::{self, MmaTile, WorkgroupLimits};
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem, SimtTile};
+use elinvar_gpu_kernels::launch::Work;
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::msl::{Target, emit};
 use elinvar_kernel::interp::{self, Launch, Memory};
@@ -28,6 +30,11 @@ const REFUSALS: [&str; 4] = [
     "only a part of the workgroup may come here",
 ];
 
+/// Kernels that are listed elsewhere may share more memory than Apple's GPUs have.
+const SHARED: u32 = 64 << 10;
+const APPLE: Target = Target { shared: SHARED, ..Target::APPLE };
+const EXACT: Target = Target { shared: SHARED, ..Target::EXACT };
+
 /// The text of a kernel, or which of the reasons it is refused for.
 ///
 /// # Panics
@@ -43,11 +50,11 @@ fn emitted(k: &Kernel, target: &Target) -> Result<String, &'static str> {
 #[test]
 fn every_kernel_is_emitted_or_refused_with_a_reason() {
     let mut all = crate::spirv::library();
-    all.extend([DType::F16, DType::BF16, DType::F32].into_iter().flat_map(crate::spirv::units));
+    all.extend(products().into_iter().map(|(_, _, work)| work.kernel()));
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut texts = Vec::new();
     for (i, k) in all.iter().enumerate() {
-        match emitted(k, &Target::APPLE) {
+        match emitted(k, &APPLE) {
             Ok(text) => {
                 *counts.entry("emitted").or_default() += 1;
                 texts.push((k, text));
@@ -55,7 +62,7 @@ fn every_kernel_is_emitted_or_refused_with_a_reason() {
             Err(why) => *counts.entry(why).or_default() += 1,
         }
         // What a device may turn out to do: each is a part of the others' texts.
-        let other = [Target::EXACT, Target { shared: 64 << 10, ..Target::BARE }][i % 2];
+        let other = [EXACT, Target { shared: SHARED, ..Target::BARE }][i % 2];
         if i % 3 == 0
             && !k.features().fragments
             && let Ok(text) = emitted(k, &other)
@@ -93,9 +100,10 @@ pub fn record(kernel: &Kernel, launch: &Launch, before: &[Memory], want: &[Memor
         }
         // Most of them as exact devices have them, which is the shortest text.
         let target = match all.len() % 6 {
-            0 => Target::APPLE,
-            1 => Target { subgroup: None, shared: 64 << 10, ..Target::EXACT },
-            _ => Target::EXACT,
+            _ if kernel.features().fragments => APPLE,
+            0 => APPLE,
+            1 => Target { subgroup: None, ..EXACT },
+            _ => EXACT,
         };
         if emitted(kernel, &target).is_ok() {
             let (before, want) = (before.to_vec(), want.to_vec());
@@ -127,12 +135,12 @@ fn same(cases: &[Case]) {
 }
 
 /// Kinds of work, and how many calls of each.
-const FAMILIES: [(&[Work], usize); 5] = [
-    (&[Work::Map, Work::MapInt, Work::Copy, Work::Fill, Work::Random, Work::Assemble, Work::Update], 5),
-    (&[Work::Fold, Work::ArgFold, Work::Rows, Work::Scan, Work::Sort], 4),
-    (&[Work::Gather, Work::Scatter, Work::Nonzero, Work::Pool, Work::AvgPoolGrad], 3),
-    (&[Work::Contract, Work::Conv, Work::ConvInputGrad, Work::ConvWeightGrad], 3),
-    (&[Work::Attention, Work::AttentionGrad], 2),
+const FAMILIES: [(&[Kind], usize); 5] = [
+    (&[Kind::Map, Kind::MapInt, Kind::Copy, Kind::Fill, Kind::Random, Kind::Assemble, Kind::Update], 5),
+    (&[Kind::Fold, Kind::ArgFold, Kind::Rows, Kind::Scan, Kind::Sort], 4),
+    (&[Kind::Gather, Kind::Scatter, Kind::Nonzero, Kind::Pool, Kind::AvgPoolGrad], 3),
+    (&[Kind::Contract, Kind::Conv, Kind::ConvInputGrad, Kind::ConvWeightGrad], 3),
+    (&[Kind::Attention, Kind::AttentionGrad], 2),
 ];
 
 /// Random calls of every kind of work.
@@ -163,32 +171,42 @@ fn every_family_has_the_interpreters_bits() {
     same(&cases);
 }
 
-/// Products by `simdgroup_matrix`, of numbers whose products and sums are exact.
-fn mma() {
+/// Numbers of which no product and no sum is rounded, and products of them by matrix units: of one
+/// `simdgroup_matrix`, and of several.
+fn products() -> Vec<(gemm::Case, DType, Work<'static>)> {
     let limits = WorkgroupLimits {
         invocations: 1024,
         shared: 32 << 10,
         cp_async: false,
         compute_units: ComputeUnits::default(),
     };
-    for dtype in [DType::F16, DType::BF16, DType::F32] {
-        let unit = MmaShape { elem: dtype.into(), shape: [8, 8, 8] };
-        let case = crate::gemm::Case {
-            sizes: [1, 24, 24, 40],
-            along: [true, dtype == DType::F16],
-            room: 0,
-            own: true,
-        };
-        let tile = MmaTile::of(unit, 32, 1, [24, 40], limits).expect("there is room");
-        let ([x, w, bias], numbers) = (case.layouts(), case.numbers(dtype, &crate::gemm::whole));
-        let epilogue = CatalogueEpilogue(Some(&Compiled::<_, 1>(AddBias)));
-        let extra = [(&bias, dtype)];
-        let p = GemmProblem::new(&epilogue, dtype, &x, &w, &extra);
-        let work = mma_sync::contract(&p, tile).expect("there are elements");
-        // Not by way of other targets, which have other shapes.
+    let mut all = Vec::new();
+    for (dtype, terms) in [(DType::F16, 16), (DType::BF16, 16), (DType::F32, 8)] {
+        for shape in [[8, 8, 8], [16, 16, terms], [16, 8, terms]] {
+            for along in [[true, false], [false, true]] {
+                let case = gemm::Case { sizes: [1, 24, 24, 40], along, room: 0, own: true };
+                let unit = MmaShape { elem: dtype.into(), shape };
+                let tile = MmaTile::of(unit, 32, 1, [24, 40], limits).expect("there is room");
+                let [x, w, bias] = case.layouts();
+                const EPILOGUE: CatalogueEpilogue<'static> =
+                    CatalogueEpilogue(Some(&Compiled::<_, 1>(AddBias)));
+                let extra = [(&bias, dtype)];
+                let p = GemmProblem::new(&EPILOGUE, dtype, &x, &w, &extra);
+                all.push((case, dtype, mma_sync::contract(&p, tile).expect("there are elements")));
+            }
+        }
+    }
+    all
+}
+
+/// Runs them by the interpreter. Not by way of other targets, which have other shapes.
+fn mma() {
+    for (case, dtype, work) in products() {
         let kernel = work.kernel();
-        let mut buffers: Vec<Memory> = numbers.iter().map(Memory::from_host).collect();
-        buffers.push(Memory::of(dtype, p.len()));
+        let mut buffers: Vec<Memory> =
+            case.numbers(dtype, &gemm::whole).iter().map(Memory::from_host).collect();
+        let [_, m, _, n] = case.sizes;
+        buffers.push(Memory::of(dtype, m * n));
         if let Some(args) = &work.args {
             let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
             buffers.push(Memory { elem, cells: args.iter().map(|c| c.bits).collect() });
@@ -196,7 +214,7 @@ fn mma() {
         let before = buffers.clone();
         interp::run(&kernel, &work.launch, &mut buffers).unwrap_or_else(|e| panic!("{e}"));
         let got = buffers[3].to_host().expect("it has a dtype");
-        assert_eq!(got, case.want(dtype, &crate::gemm::whole), "{dtype}");
+        assert_eq!(got, case.want(dtype, &gemm::whole), "{dtype}");
         record(&kernel, &work.launch, &before, &buffers);
     }
 }

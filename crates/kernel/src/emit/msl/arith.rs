@@ -160,10 +160,10 @@ impl Printer<'_> {
             return match op {
                 Compare::Eq => format!("{x} == {y}"),
                 Compare::Ne => format!("{x} != {y}"),
-                Compare::Lt => format!("!{x} & {y}"),
-                Compare::Le => format!("!{x} | {y}"),
-                Compare::Gt => format!("{x} & !{y}"),
-                Compare::Ge => format!("{x} | !{y}"),
+                Compare::Lt => format!("(!{x}) & {y}"),
+                Compare::Le => format!("(!{x}) | {y}"),
+                Compare::Gt => format!("{x} & (!{y})"),
+                Compare::Ge => format!("{x} | (!{y})"),
             };
         }
         let op = match op {
