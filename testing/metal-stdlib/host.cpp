@@ -71,7 +71,7 @@ static Fiber fibers[MOST];
 static char *stacks;
 static void *scheduler;
 static uint current, threads, lanes;
-static uint32_t epoch, group;
+static uint32_t epoch, group, before;
 static char shown[2][MOST][16];
 static char fault[400];
 
@@ -105,7 +105,7 @@ static void says(const char *what, const void *at) {
       snprintf(place, sizeof place, ", byte %ld of buffer %ld", (long)((char *)at - (char *)pointers[b].at), b);
     else
       snprintf(place, sizeof place, ", threadgroup memory");
-    snprintf(fault, sizeof fault, "kernel %u, group %u, thread %u: %s%s", head.kernel, group - 1, current, what, place);
+    snprintf(fault, sizeof fault, "kernel %u, group %u, thread %u: %s%s", head.kernel, group - before - 1, current, what, place);
   }
 }
 /// The same, in a fiber, which does not go on.
@@ -275,9 +275,10 @@ static void launch() {
   fault[0] = 0;
   threads = head.threads[0] * head.threads[1] * head.threads[2];
   lanes = head.lanes;
-  group = 0;
+  // Groups are counted through all launches, so that what threadgroup memory held is another
+  // one's.
+  before = group;
   memset(arena_shadow, 0, arena_bytes * sizeof(Byte));
-  memset(static_shadow, 0, (&_end - &__bss_start) * sizeof(Byte));
   group_count = {head.groups[0], head.groups[1], head.groups[2]};
   for (uint z = 0; z < head.groups[2]; z++)
     for (uint y = 0; y < head.groups[1]; y++)

@@ -50,7 +50,8 @@ impl Function {
   if (x == 0ul) {
     return 0.0f;
   }
-  const uint zeros = uint(clz(x));
+  const uint top = uint(x >> 32);
+  const uint zeros = top != 0u ? clz(top) : 32u + clz(uint(x));
   const ulong all = x << zeros;
   const uint high = uint(all >> 40);
   const ulong rest = all << 24;

@@ -375,6 +375,7 @@ fn function(helper: Helper, target: &Target) -> Result<String, Unsupported> {
     let mut p = Printer::new(&k, target);
     p.is_helper = true;
     p.region(&k.body)?;
+    assert!(p.functions.is_empty() && p.helpers.is_empty(), "{}: it calls no other one", helper.name());
     let ty = vector_name(helper.types().1, 1);
     let mut params: Vec<String> = (0..helper.operands()).map(|i| format!("{ty} x{i}")).collect();
     if target.contracts {
