@@ -7,7 +7,7 @@ use crate::words::difference;
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::msl::{Target, emit, legal, param_bytes};
 use elinvar_kernel::interp::{self, Launch, Memory};
-use elinvar_kernel::ir::{Constant, Elem, Op, Place};
+use elinvar_kernel::ir::{Constant, Elem, Op};
 use elinvar_kernel::text::{parse, print};
 
 /// Memory of any size.
@@ -189,8 +189,8 @@ const LANES: &str = "kernel lanes group 64 1 1 { subgroup 32 buffer z i64 read_w
     %19: bool = reduce.and %18 %20: bool = reduce.or %18 %21: u32 = convert %18 %22: u32 = shuffle %21, %2
     %23: bool = convert %22 %24: bool = xor %19, %20 %25: bool = xor %24, %23 %26: f32 = select %25, %16, %15
     %27: f32 = shuffle %26, %0 %28: i32 = convert %0 %29: i32 = neg %28 %30: i32 = reduce.add %29
-    %31: i64 = convert %30 %32: i64 = shuffle %31, %1 %33: i64 = add %32, %14 %34: i64 = broadcast %8, 5
-    %35: i64 = reduce.max %34 %36: i64 = sub %33, %35 barrier store z[%0] = %36 store w[%0] = %27 }";
+    %31: i64 = convert %30 %32: i64 = reduce.max %8 %33: i64 = add %31, %14 %34: i64 = sub %33, %32
+    barrier store z[%0] = %34 store w[%0] = %27 }";
 
 /// Of SIMD-groups, and through threadgroup memory where they are of another size.
 #[test]
@@ -213,11 +213,11 @@ fn lanes_exchange() {
 #[test]
 fn atomics_do_not_disturb_each_other() {
     let mut cases = Vec::new();
-    for (ty, operand) in [("i32", "-77"), ("u32", "4294967219")] {
+    for (ty, operand, index) in [("i32", "-77", "convert %0"), ("u32", "4294967219", "or %0, %0")] {
         for op in ["add", "min", "max", "and", "or", "xor"] {
             let k = read(&format!(
                 "kernel t group 64 1 1 {{ buffer y {ty} read_write buffer z {ty} write shared s {ty} 4
-                 %0: u32 = local_index %1: u32 = const 3 %2: u32 = and %0, %1 %3: {ty} = convert %0
+                 %0: u32 = local_index %1: u32 = const 3 %2: u32 = and %0, %1 %3: {ty} = {index}
                  %4: {ty} = const {operand} %5: {ty} = mul %3, %4 %6: u32 = const 4 %7: bool = lt %0, %6
                  if %7 {{ store s[%0] = %4 }} barrier
                  %8: {ty} = atomic.{op} s[%2], %5 %9: {ty} = atomic.{op} y[%2], %5 barrier
@@ -311,8 +311,7 @@ fn what_is_wrong_is_seen() {
         let last = k.body.insts.iter_mut().filter(|i| i.op == Op::Const(63u32.into()));
         last.for_each(|i| i.op = Op::Const(64u32.into()));
     });
-    let nothing = spoiled(&mut |k| k.body.insts.retain(|i| !matches!(i.op, Op::Store(Place::Shared(_), ..))));
-    let all = [right(), no_barrier, other_lane, far, nothing];
+    let all = [right(), no_barrier, other_lane, far];
     let said = run(&all);
     let text = |i: usize| said[i].as_ref().err().map_or("nothing", String::as_str);
     assert_eq!(text(0), "nothing");
@@ -320,7 +319,6 @@ fn what_is_wrong_is_seen() {
     let got = said[2].as_ref().unwrap_or_else(|e| panic!("{e}"));
     assert!(difference(&got[0], &all[2].want[0]).is_some());
     assert!(text(3).contains("never stored to") || text(3).contains("out of bounds"), "{}", text(3));
-    assert!(text(4).contains("never stored to"), "{}", text(4));
 }
 
 #[test]
@@ -329,11 +327,16 @@ fn lowering_changes_no_bit_of_random_kernels() {
         let k = kernel(&mut Dice::narrow(seed));
         let (launch, before) = inputs(&mut Dice::narrow(seed));
         let low = legal(&k, &TARGETS[1]).unwrap_or_else(|e| panic!("{e}"));
-        let [mut want, mut got] = [before.clone(), before];
+        let mut want = before.clone();
+        // Floats of one byte are bytes.
+        let lowered = before.iter().zip(&low.buffers);
+        let mut got: Vec<Memory> =
+            lowered.map(|(m, b)| Memory { elem: b.elem, cells: m.cells.clone() }).collect();
         interp::run(&k, &launch, &mut want).unwrap_or_else(|e| panic!("{e}"));
         interp::run(&low, &launch, &mut got).unwrap_or_else(|e| panic!("{e}\n{}", print(&low)));
-        for (got, want) in got.iter().zip(&want) {
-            assert_eq!(difference(got, want), None, "seed {seed}\n{}", print(&k));
+        for (got, want) in got.into_iter().zip(&want) {
+            let got = Memory { elem: want.elem, ..got };
+            assert_eq!(difference(&got, want), None, "seed {seed}\n{}", print(&k));
         }
     }
 }

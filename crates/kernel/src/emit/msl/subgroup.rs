@@ -1,8 +1,8 @@
 //! MSL: subgroup operations, where the device's SIMD-groups have the size that the kernel asks for.
 //! Elsewhere there are none left.
 //!
-//! The functions of SIMD-groups take no 64-bit integers: those are exchanged as pairs of words, and
-//! combined lane by lane.
+//! The functions of SIMD-groups take no 64-bit integers: those are combined as pairs of words, lane
+//! by lane.
 
 use super::{Printer, unsigned, vector_name};
 use crate::ir::{Reduce, Scalar, Value};
@@ -11,12 +11,6 @@ impl Printer<'_> {
     /// An exchange, which truth values take part in as numbers.
     fn exchange(&self, v: Value, f: impl Fn(&str) -> String) -> String {
         let (s, width) = (self.scalar(v), self.width(v));
-        if s.bits() == 64 {
-            let ty = vector_name(s, 1);
-            return self.each(s, width, |i| {
-                format!("as_type<{ty}>({})", f(&format!("as_type<uint2>({})", self.element(v, i))))
-            });
-        }
         if s != Scalar::Bool {
             return f(self.name(v));
         }
