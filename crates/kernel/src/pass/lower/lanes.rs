@@ -15,19 +15,24 @@ use crate::pass::replacement::Replacements;
 /// of lanes and subgroups are computed.
 pub fn exchange(k: &mut Kernel, native: bool) {
     let Some(size) = k.subgroup else { return };
-    let mut most = 0;
+    let (mut most, mut word) = (0, Scalar::U32);
     k.body.each_inst(&mut |inst| {
         if let Op::Shuffle(v, _) | Op::Broadcast(v, _) | Op::Reduce(_, v) = inst.op {
-            most = most.max(k.values[v.0 as usize].width());
+            let ty = k.values[v.0 as usize];
+            most = most.max(ty.width());
+            if ty.scalar().is_some_and(|s| s.bits() == 64) {
+                word = Scalar::U64;
+            }
         }
     });
     let place = Place::Shared(k.shared.len() as u32);
     if most > 0 && !native {
         let len = k.invocations() * u32::from(most);
-        k.shared.push(Shared { name: "lanes".to_string(), elem: Elem::U32, len });
+        let elem = if word == Scalar::U64 { Elem::U64 } else { Elem::U32 };
+        k.shared.push(Shared { name: "lanes".to_string(), elem, len });
     }
     let w = Writer::new(std::mem::take(&mut k.values));
-    let mut l = Exchange { w, place, size, native };
+    let mut l = Exchange { w, place, word, size, native };
     l.region(&mut k.body, &mut Replacements::default());
     k.values = l.w.values;
     if !native {
@@ -38,6 +43,8 @@ pub fn exchange(k: &mut Kernel, native: bool) {
 struct Exchange {
     w: Writer,
     place: Place,
+    /// What it holds: the bits of the widest number that is exchanged.
+    word: Scalar,
     /// Of a subgroup.
     size: u32,
     native: bool,
@@ -92,10 +99,12 @@ impl Exchange {
         let width = u32::from(self.w.ty(v).width());
         let w = &mut self.w;
         let bits = match w.scalar(v) {
-            Scalar::U32 => v,
+            Scalar::U32 | Scalar::U64 => v,
             Scalar::Bool => w.convert(v, Scalar::U32),
-            _ => w.bitcast(v, Scalar::U32),
+            Scalar::I32 | Scalar::F32 => w.bitcast(v, Scalar::U32),
+            Scalar::I64 | Scalar::F64 => w.bitcast(v, Scalar::U64),
         };
+        let bits = if w.scalar(bits) == self.word { bits } else { w.convert(bits, self.word) };
         let index = w.push(Op::Builtin(Builtin::LocalIndex), Type::U32);
         let (each, mask) = (w.u32(index, width), w.u32(index, !(self.size - 1)));
         let at = w.binary(Binary::Mul, index, each);
@@ -111,11 +120,15 @@ impl Exchange {
         let each = w.u32(lane, u32::from(like.width()));
         let by = w.binary(Binary::Mul, lane, each);
         let at = w.binary(Binary::Add, first, by);
-        w.push(Op::Load(self.place, at, like.width()), like.of(Scalar::U32))
+        let bits = w.push(Op::Load(self.place, at, like.width()), like.of(self.word));
+        match like.scalar() {
+            Some(s) if s.bits() <= 32 && self.word == Scalar::U64 => w.convert(bits, Scalar::U32),
+            Some(_) | None => bits,
+        }
     }
     fn typed(&mut self, like: Type, bits: Value) -> Value {
         match like.scalar() {
-            Some(Scalar::U32) | None => bits,
+            Some(Scalar::U32 | Scalar::U64) | None => bits,
             Some(Scalar::Bool) => self.w.convert(bits, Scalar::Bool),
             Some(s) => self.w.bitcast(bits, s),
         }
