@@ -1,5 +1,5 @@
 //! The kernel language: IR, builder, text form, verifier, passes, interpreter and emitters (PTX,
-//! SPIR-V, WGSL) of elinvar's GPU kernels.
+//! SPIR-V, WGSL, LLVM IR) of elinvar's GPU kernels.
 //!
 //! A kernel is written once, as plain data ([`ir`]), and translated for each kind of device. Its
 //! meaning is exact to the bit: what an instruction rounds to, what it does with NaN, with a shift

@@ -1,7 +1,12 @@
 //! The language of kernels against its rules: text form, verifier, interpreter, passes, emitters.
 
+#[path = "../support/amd_machine.rs"]
+mod amd_machine;
 mod async_copy;
 mod interp;
+mod llvm;
+#[path = "../support/llvm_tools.rs"]
+mod llvm_tools;
 mod loops;
 #[path = "../support/metal.rs"]
 mod metal;

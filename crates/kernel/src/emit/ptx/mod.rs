@@ -16,15 +16,14 @@ mod arith;
 mod control;
 mod convert;
 mod fragment;
-mod index_analysis;
 mod memory;
 mod subgroup;
 mod target;
 mod tma_wgmma;
 
+use super::index_analysis::IndexAnalysis;
 use crate::ir::{Builtin, Fragment, Kernel, Op, Region, Scalar, SharedLayout, Type, Value};
 use crate::pass::{self, Legalize, Unsupported};
-use index_analysis::IndexAnalysis;
 use std::collections::HashMap;
 use std::fmt::Write;
 use target::SM80_MINMAX_NAN;

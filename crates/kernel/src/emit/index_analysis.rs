@@ -1,4 +1,4 @@
-//! PTX: index analysis, for vector accesses and address sharing.
+//! Index analysis, for vector accesses and address sharing.
 //!
 //! Which power of two divides an index: accesses to several elements at once, and `ldmatrix`, need
 //! indices that are multiples. And of which values it is a sum: a constant part becomes an offset
