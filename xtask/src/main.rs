@@ -1,5 +1,6 @@
 //! The project's development commands: `cargo xtask NAME`.
 
+mod amd;
 mod arm;
 mod book;
 mod bundle;
@@ -25,6 +26,7 @@ usage: cargo xtask COMMAND
   docs       links, paths, numbers and variables of the documentation, and widths of comments; a part of `test`
   code-metrics  sizes, names, imports and words of the sources, with their goals; a part of `docs`
   book       the documentation as a book, by mdBook
+  amd        what is emitted for AMD's devices, compiled for all of them; registers, spills and LDS
   arm        the tests of the device cpu, and training runs, on aarch64 with NEON, emulated by qemu
   parity     training, compared with PyTorch's, layer by layer and optimiser by optimiser
   minilm     embeddings of a sentence-embedding model, compared with PyTorch's
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         ["docs"] => docs::docs(),
         ["code-metrics"] => metrics::metrics(),
         ["book"] => book::book(),
+        ["amd"] => amd::amd(),
         ["arm"] => arm::arm(),
         ["parity"] => python::parity(),
         ["minilm"] => python::minilm(),

@@ -7,6 +7,7 @@
 //! is in the backend, once for all drivers.
 //!
 //! * [`cuda`]: NVIDIA's GPUs, through their driver's own library; looked for at run time.
+//! * [`hip`]: AMD's GPUs, through their driver's own libraries; looked for at run time.
 //! * [`vulkan`]: any GPU of any vendor, and software devices; the loader is looked for at run time.
 //! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of the layers above.
 //! * [`null`]: does nothing, and tells what it was asked for.
@@ -14,15 +15,19 @@
 //! A new driver is a folder here, with its `unsafe` in `sys`.
 
 pub mod cuda;
+pub mod hip;
 pub mod interp;
 mod loop_limit;
 pub mod null;
 mod params;
 mod requirements;
+mod streams;
+mod sys;
 mod vendor_gemm;
 pub mod vulkan;
 
 pub use cuda::Cuda;
+pub use hip::Hip;
 pub use interp::Interp;
 pub use null::Null;
 pub use vendor_gemm::VendorGemm;

@@ -7,8 +7,12 @@
 
 mod sys;
 
-pub use sys::{Event, Graph, Memory, Module, PinnedMemory, Timestamp, Transfer, use_library};
+pub use crate::streams::sys::{Event, Graph, Memory, Module, PinnedMemory, Timestamp, Transfer};
+pub use sys::use_library;
+pub(crate) use sys::{CublasLt, NvidiaFunctions, maps};
 
+use crate::streams::Streams;
+use crate::streams::sys::{OtherStream, Shared, Stream};
 use crate::{Call, CallGraph, Driver, Info, Slice, VendorGemm, requirements};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
@@ -17,11 +21,11 @@ use elinvar_kernel::interp::Launch;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use sys::{OtherStream, Shared, Stream};
 
 /// An opened CUDA device and one of its streams.
 pub struct Cuda {
     shared: Arc<Shared>,
+    capability: u32,
     /// The stream, if it is not the device's first.
     other: Option<OtherStream>,
 }
@@ -35,7 +39,7 @@ impl fmt::Debug for Cuda {
 impl Cuda {
     /// The compute capability, as in `sm_90`.
     pub fn capability(&self) -> u32 {
-        self.shared.physical.capability
+        self.capability
     }
     fn stream(&self) -> &Stream {
         self.other.as_ref().map_or(self.shared.first(), OtherStream::stream)
@@ -57,14 +61,18 @@ impl Driver for Cuda {
     }
     fn open(number: usize) -> Result<Cuda> {
         let physical = crate::numbered(Self::NAME, sys::physical()?, number)?;
-        Ok(Cuda { shared: Shared::open(physical)?, other: None })
+        let (shared, capability) = sys::open(physical)?;
+        Ok(Cuda { shared, capability, other: None })
     }
     fn info(&self) -> &Info {
         &self.shared.physical.info
     }
     fn queue(&self) -> Result<Option<Cuda>> {
         let other = OtherStream::new(&self.shared)?;
-        Ok(other.map(|other| Cuda { shared: self.shared.clone(), other: Some(other) }))
+        Ok(other.map(|other| {
+            let (shared, capability) = (self.shared.clone(), self.capability);
+            Cuda { shared, capability, other: Some(other) }
+        }))
     }
     fn record(&self) -> Result<Event> {
         self.stream().record(&self.shared)
@@ -84,10 +92,10 @@ impl Driver for Cuda {
     fn compile(&self, kernel: &Kernel) -> Result<Module> {
         requirements::check(Self::NAME, self.info(), kernel)?;
         // What runs on the oldest devices runs on all of them, and is kept once for all.
-        let target = ptx::target(kernel, self.shared.physical.capability);
+        let target = ptx::target(kernel, self.capability);
         let text = ptx::emit(kernel, target)
             .map_err(|e| Error::unsupported(format!("cuda: {e} ({})", self.info().name)))?;
-        Module::new(&self.shared, kernel, &text)
+        sys::module(&self.shared, kernel, &text)
     }
     fn launch(
         &self,
@@ -132,6 +140,8 @@ impl Driver for Cuda {
         from.until(to)
     }
 }
+
+impl Streams for Cuda {}
 
 impl CallGraph<Cuda> for Graph {
     fn capture(device: &Cuda, calls: &[Call<'_, Cuda>]) -> Result<Option<Graph>> {

@@ -25,7 +25,7 @@ use elinvar_ops::catalogue::{add::Add, exp::Exp, lt::Lt, mul::Mul};
 use elinvar_ops::map::{Compiled, MapObject};
 use elinvar_reference::{Reference, ReferenceDevice};
 
-fn check(device: &Device, work: Work, rounds: usize, largest: usize) {
+pub fn check(device: &Device, work: Work, rounds: usize, largest: usize) {
     let plan = Plan { rounds, largest, works: vec![work], ..Plan::default() };
     let differences = equal::<Interpreted>(device, &plan);
     let shown: Vec<&str> = differences.iter().map(|d| d.what.as_str()).collect();

@@ -1,5 +1,7 @@
 //! The kernels of the library against the reference.
 
+#[path = "../../../kernel/tests/support/amd_machine.rs"]
+mod amd_machine;
 mod attention_mma;
 mod attention_mma_backward;
 mod attention_smem;
@@ -17,6 +19,9 @@ mod gemm_tma_wgmma;
 #[path = "../../../kernel/tests/support/metal.rs"]
 mod metal;
 mod msl;
+mod llvm;
+#[path = "../../../kernel/tests/support/llvm_tools.rs"]
+mod llvm_tools;
 mod mutations;
 #[path = "../../../kernel/tests/support/naga.rs"]
 mod naga_compiler;

@@ -141,6 +141,18 @@ fn windows(count: usize) -> Windows {
     Windows { start, len: vec![3; count], divisor, dilation: 1 }
 }
 
+/// Works, and the memory that they are given (but for numbers of launches).
+pub fn works() -> Vec<(Work<'static>, Vec<Memory>)> {
+    let plain = |c: Case| {
+        let mut buffers = c.buffers;
+        if c.work.args.is_some() {
+            buffers.pop();
+        }
+        (c.work, buffers)
+    };
+    cases().into_iter().map(plain).collect()
+}
+
 fn cases() -> Vec<Case> {
     static TWICE: LazyLock<FloatFormula> = LazyLock::new(|| FloatFormula(Box::new(Compiled::<_, 3>(Twice))));
     const PLAIN: CatalogueEpilogue<'static> = CatalogueEpilogue(None);

@@ -83,6 +83,24 @@ fn by_chains() -> Vec<Kernel> {
     all
 }
 
+/// Kernels that networks spend their time in, but for those by tensor cores.
+pub fn hot() -> Vec<Kernel> {
+    tiled().into_iter().chain(convolutions()).collect()
+}
+
+/// Kernels that are written for tensor cores.
+pub fn by_tensor_cores() -> Vec<Kernel> {
+    let all = [
+        by_chains(),
+        convolutions_by_units(),
+        large_units(),
+        of_boxes(),
+        attention_boxes(),
+        attention_units(),
+    ];
+    all.into_iter().flatten().collect()
+}
+
 #[test]
 fn the_assembler_takes_products_by_chains() {
     for k in by_chains() {

@@ -21,7 +21,6 @@
 #define NAMED(n) __asm__(n)
 
 typedef void kernel_fn(void *params);
-extern kernel_fn *kernels[];
 
 static int wave, threads, size[3], group[3], order;
 static int me;                       // which invocation runs
@@ -247,29 +246,38 @@ static void workgroup(void) {
     }
 }
 
+// Runs all workgroups of a launch.
+void amd_launch(kernel_fn *kernel, void *block, const int shape[7], int backwards) {
+    running = kernel, params = block, wave = shape[0], order = backwards;
+    for (int i = 0; i < 3; i++) size[i] = shape[1 + i];
+    threads = size[0] * size[1] * size[2];
+    for (group[2] = 0; group[2] < shape[6]; group[2]++)
+        for (group[1] = 0; group[1] < shape[5]; group[1]++)
+            for (group[0] = 0; group[0] < shape[4]; group[0]++) workgroup();
+}
+
+#ifndef AMD_LIBRARY
+extern kernel_fn *kernels[];
+
 int main(int argc, char **argv) {
     FILE *in = fopen(argv[3], "rb");
     uint64_t head[9];
+    int shape[7];
     if (argc != 5 || !in || fread(head, 8, 9, in) != 9) return 2;
-    running = kernels[atoi(argv[1])];
-    order = atoi(argv[2]);
-    wave = head[0];
-    for (int i = 0; i < 3; i++) size[i] = head[1 + i];
-    threads = size[0] * size[1] * size[2];
+    for (int i = 0; i < 7; i++) shape[i] = head[i];
     uint64_t buffers = head[7], bytes = head[8], *len = calloc(buffers + 1, 8);
     char **data = calloc(buffers + 1, sizeof *data);
-    params = calloc(1, bytes);
-    if (fread(len, 8, buffers, in) != buffers || fread(params, 1, bytes, in) != bytes) return 2;
+    char *block = calloc(1, bytes);
+    if (fread(len, 8, buffers, in) != buffers || fread(block, 1, bytes, in) != bytes) return 2;
     for (uint64_t i = 0; i < buffers; i++) {
         // Vectors are aligned.
         data[i] = aligned_alloc(64, (len[i] + 127) / 64 * 64);
         if (fread(data[i], 1, len[i], in) != len[i]) return 2;
-        memcpy((char *)params + 8 * i, &data[i], 8);
+        memcpy(block + 8 * i, &data[i], 8);
     }
-    for (group[2] = 0; group[2] < (int)head[6]; group[2]++)
-        for (group[1] = 0; group[1] < (int)head[5]; group[1]++)
-            for (group[0] = 0; group[0] < (int)head[4]; group[0]++) workgroup();
+    amd_launch(kernels[atoi(argv[1])], block, shape, atoi(argv[2]));
     FILE *out = fopen(argv[4], "wb");
     for (uint64_t i = 0; i < buffers; i++) fwrite(data[i], 1, len[i], out);
     return fclose(out) != 0;
 }
+#endif

@@ -74,8 +74,10 @@ pub fn verified(version: u32, module: &str) -> Option<Result<(), String>> {
 pub struct Usage {
     pub vector_registers: u32,
     pub scalar_registers: u32,
-    /// Registers that did not find room.
+    /// Vector registers that did not find room, and so are in memory.
     pub spilled: u32,
+    /// Scalar registers that did not, and so are in lanes of vector registers.
+    pub in_lanes: u32,
     /// Bytes of LDS.
     pub lds: u32,
     /// Lanes of a wave.
@@ -116,7 +118,8 @@ fn usages(text: &str) -> Vec<Usage> {
         match key {
             ".vgpr_count" => u.vector_registers = value,
             ".sgpr_count" => u.scalar_registers = value,
-            ".vgpr_spill_count" | ".sgpr_spill_count" => u.spilled += value,
+            ".vgpr_spill_count" => u.spilled = value,
+            ".sgpr_spill_count" => u.in_lanes = value,
             ".group_segment_fixed_size" => u.lds = value,
             ".wavefront_size" => u.wave = value,
             _ => {}

@@ -4,10 +4,8 @@
 //! It comes with CUDA's toolkit, and with PyTorch, not with the driver; nothing here needs it. Its
 //! matrices are column-major, so that a matrix of ours is its transpose there: y^T = w^T x^T.
 
-use super::device::Shared;
-use super::functions::{Address, Handle};
-use super::memory;
 use crate::VendorGemm;
+use crate::streams::sys::{Address, Handle, Shared, memory};
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::ir::Elem;
 use libloading::Library;

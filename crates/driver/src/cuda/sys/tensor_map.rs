@@ -1,9 +1,8 @@
 //! Tensor maps: what TMA is told of a kernel's tensor views, as the driver encodes it ("CUDA Driver
 //! API", 6.32).
 
-use super::device::Shared;
-use super::functions::{Address, EncodeTensorMap};
-use super::module::Module;
+use super::functions::EncodeTensorMap;
+use crate::streams::sys::{Address, Module, Shared};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::emit::ptx::TENSOR_MAP_BYTES;
 use elinvar_kernel::ir::{Constant, Elem, Scalar, TensorView, tensor_map_error, tile_row_elements};
@@ -36,7 +35,7 @@ pub fn maps(
 ) -> Result<Vec<TensorMap>> {
     let mut all = Vec::with_capacity(kernel.views.len());
     for (view, elem) in &kernel.views {
-        let Some(encode) = shared.api.table.encode_map else {
+        let Some(encode) = shared.api.nvidia.as_ref().and_then(|f| f.encode_map) else {
             return Err(Error::unsupported(format!(
                 "cuda: {}: this driver makes no tensor maps",
                 kernel.name

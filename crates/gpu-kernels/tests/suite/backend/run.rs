@@ -143,5 +143,6 @@ pub fn run_work(work: &Work<'_>, buffers: &mut Vec<Memory>) {
     assert!(again == *buffers, "passes changed bits\n{}\n{}", text::print(kernel), text::print(&better));
     crate::msl::record(kernel, &work.launch, &before, buffers);
     crate::wgsl::as_wgsl(kernel, &work.launch, &before, buffers);
+    crate::llvm::as_llvm(kernel, &work.launch, &before, buffers);
     as_ptx(kernel, &work.launch, before, buffers);
 }

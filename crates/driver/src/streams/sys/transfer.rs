@@ -7,7 +7,7 @@ use super::device::Shared;
 use super::staging::Pinned;
 use super::stream::Stream;
 use crate::Slice;
-use crate::cuda::Cuda;
+use crate::streams::Streams;
 use elinvar_core::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
@@ -40,10 +40,10 @@ impl PinnedMemory {
         if Arc::ptr_eq(&self.shared, shared) {
             return Ok(());
         }
-        Err(Error::argument(format!(
-            "cuda: pinned memory of {}, and the copy is of another device",
+        Err(Error::argument(shared.api.say(format_args!(
+            "pinned memory of {}, and the copy is of another device",
             self.shared.physical.info.name
-        )))
+        ))))
     }
 }
 
@@ -114,7 +114,12 @@ impl Stream {
     ///
     /// # Errors
     /// `InvalidArgument` if the memory is another device's; `OutOfMemory`, `DeviceLost`.
-    pub fn upload(&self, shared: &Arc<Shared>, from: PinnedMemory, to: Slice<'_, Cuda>) -> Result<Transfer> {
+    pub fn upload<D: Streams>(
+        &self,
+        shared: &Arc<Shared>,
+        from: PinnedMemory,
+        to: Slice<'_, D>,
+    ) -> Result<Transfer> {
         assert!(to.len <= from.as_ref().len() as u64, "what is copied is there");
         self.transfer(shared, from, to.len, |at| {
             let to_at = to.memory.at + to.offset;
@@ -127,10 +132,10 @@ impl Stream {
     ///
     /// # Errors
     /// As [`Stream::upload`].
-    pub fn download(
+    pub fn download<D: Streams>(
         &self,
         shared: &Arc<Shared>,
-        from: Slice<'_, Cuda>,
+        from: Slice<'_, D>,
         to: PinnedMemory,
     ) -> Result<Transfer> {
         assert!(from.len <= to.as_ref().len() as u64, "what is copied fits");

@@ -21,7 +21,11 @@ pub fn path(shared: &Shared, text: &str) -> Option<PathBuf> {
         let _ = write!(name, "{b:02x}");
     }
     // Device and driver are in the name of the directory.
-    Some(crate::cache_dir()?.join(&shared.physical.cache_name).join(format!("{name}.cubin")))
+    Some(
+        crate::cache_dir()?
+            .join(&shared.physical.cache_name)
+            .join(format!("{name}.{}", if shared.api.nvidia.is_some() { "cubin" } else { "co" })),
+    )
 }
 
 /// What is kept there, if it is whole.

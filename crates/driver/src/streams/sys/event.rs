@@ -1,4 +1,4 @@
-//! CUDA events: places in a stream, to wait for or with the device's time.
+//! Events: places in a stream, to wait for or with the device's time.
 
 use super::device::Shared;
 use super::error::Status;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Flags of an event: one that notes the time, and one that does not, which is cheaper.
 const TIMED: u32 = 0;
 pub const UNTIMED: u32 = 2;
-/// `CUDA_ERROR_NOT_READY`.
+/// `CUDA_ERROR_NOT_READY`, `hipErrorNotReady`.
 const NOT_READY: Status = 600;
 
 /// A place in a stream, to be destroyed by its maker. Each function needs the device's
@@ -44,7 +44,7 @@ impl RawEvent {
     /// `DeviceLost`, `OutOfMemory`; `Unsupported` if the driver cannot do that.
     pub fn precedes(&self, shared: &Shared, stream: Handle) -> Result<()> {
         let Some(await_event) = shared.api.table.await_event else {
-            return Err(Error::unsupported("cuda: this driver does not order streams"));
+            return Err(Error::unsupported(shared.api.say("this driver does not order streams")));
         };
         // SAFETY: the stream and the event exist; an event may be of another context.
         shared.api.check(unsafe { await_event(stream, self.0, 0) }, || "ordering streams".into())
@@ -149,7 +149,9 @@ impl Timestamp {
     pub fn until(&self, to: &Timestamp) -> Result<Duration> {
         let (from, to) = (&self.0, &to.0);
         if !Arc::ptr_eq(&from.shared, &to.shared) {
-            return Err(Error::argument("cuda: the time between marks of two devices is not known"));
+            return Err(Error::argument(
+                from.shared.api.say("the time between marks of two devices is not known"),
+            ));
         }
         [from, to].into_iter().try_for_each(Event::wait)?;
         let (api, mut milliseconds) = (from.shared.api, 0f32);

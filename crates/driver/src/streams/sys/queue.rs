@@ -1,15 +1,14 @@
-//! What a CUDA stream is given: work in order, under one lock.
+//! What a stream is given: work in order, under one lock.
 
-use super::cublaslt::CublasLt;
 use super::device::Shared;
 use super::event::Event;
-use super::functions::{Address, Handle};
+use super::functions::{Address, CopyBetween, Handle};
 use super::memory;
 use super::module::Module;
 use super::staging::{Pinned, Ring, SLOT_BYTES};
 use super::stream::Stream;
-use super::tensor_map::maps;
-use crate::cuda::Cuda;
+use crate::cuda::{CublasLt, maps};
+use crate::streams::Streams;
 use crate::{Slice, VendorGemm};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::interp::Launch;
@@ -21,45 +20,38 @@ use std::sync::Arc;
 const ARGS_BYTES: usize = 64 << 10;
 /// Pieces of host memory for downloads that are kept.
 const MAX_KEPT: usize = 4;
-/// Workgroups along y and z, at most.
-const MAX_GROUPS: u32 = 65535;
+/// A kernel's operand: where it begins.
+pub type Operand = Address;
 
-/// A kernel's operand.
-pub enum Operand<'a> {
-    /// Memory of a tensor.
-    Slice(&'a Slice<'a, Cuda>),
-    /// Numbers at an address.
-    At(Address),
+/// Where a slice begins.
+pub fn address<D: Streams>(slice: &Slice<'_, D>) -> Operand {
+    slice.memory.at + slice.offset
 }
 
 /// Starts a kernel in a stream of this device, whose context is the thread's.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceLost`, `InvalidArgument` if parameters do not fit the kernel.
-pub fn start<'a>(
+pub fn start(
     shared: &Shared,
     stream: Handle,
     kernel: &Module,
-    operands: impl Iterator<Item = Operand<'a>>,
+    operands: impl Iterator<Item = Operand>,
     launch: &Launch,
 ) -> Result<()> {
     crate::params::check(&kernel.name, &kernel.params, &launch.params)?;
     let [x, y, z] = launch.groups;
-    if y > MAX_GROUPS || z > MAX_GROUPS || x > i32::MAX as u32 {
-        return Err(Error::argument(format!(
-            "cuda: {}: {x} x {y} x {z} workgroups, and at most {} x {MAX_GROUPS} x {MAX_GROUPS} can be started",
-            kernel.name,
-            i32::MAX
-        )));
+    let most = shared.physical.max_groups;
+    if launch.groups.iter().zip(most).any(|(&n, most)| n > most) {
+        return Err(Error::argument(shared.api.say(format_args!(
+            "{}: {x} x {y} x {z} workgroups, and at most {} x {} x {} can be started",
+            kernel.name, most[0], most[1], most[2]
+        ))));
     }
     if x == 0 || y == 0 || z == 0 {
         return Ok(());
     }
-    let address = |operand| match operand {
-        Operand::Slice(b) => b.memory.at + b.offset,
-        Operand::At(at) => at,
-    };
-    let buffers: Vec<Address> = operands.map(address).collect();
+    let buffers: Vec<Address> = operands.collect();
     assert_eq!(buffers.len(), kernel.buffers, "{kernel:?} gets as many buffers as it has");
     let maps = maps(shared, kernel, &buffers, &launch.params)?;
     // One by one, and not as a block: where the driver has maps in a block depends on where the
@@ -68,11 +60,12 @@ pub fn start<'a>(
     let mut params: Vec<*mut c_void> = (maps.iter().map(|map| (&raw const *map).cast()))
         .chain(buffers.iter().map(|at| (&raw const *at).cast()))
         .chain(args)
+        .chain(launch.groups.iter().take(kernel.group_counts).map(|n| (&raw const *n).cast()))
         .map(|at: *const c_void| at.cast_mut())
         .collect();
     let [tx, ty, tz] = kernel.group;
     // SAFETY: the function belongs to this device and has these parameters, of these sizes: of a
-    // number in less than 64 bits, its first bytes are read, which NVIDIA's machines keep in front.
+    // number in less than 64 bits, its first bytes are read, which these machines keep in front.
     // All of them live longer than the call, which copies them and writes to none. Buffers stay
     // alive until the work is done: they are given back in the stream's order, and a graph's owner
     // keeps them.
@@ -107,20 +100,20 @@ impl Queue {
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`, `InvalidArgument` if parameters do not fit the kernel.
-    pub fn launch(
+    pub fn launch<D: Streams>(
         &mut self,
         shared: &Shared,
         kernel: &Module,
-        buffers: &[Slice<'_, Cuda>],
+        buffers: &[Slice<'_, D>],
         launch: &Launch,
         args: Option<&[u8]>,
     ) -> Result<()> {
         shared.enter()?;
         let args = match args {
-            Some(bytes) => Some(Operand::At(self.send(shared, bytes)?)),
+            Some(bytes) => Some(self.send(shared, bytes)?),
             None => None,
         };
-        start(shared, self.stream, kernel, buffers.iter().map(Operand::Slice).chain(args), launch)
+        start(shared, self.stream, kernel, buffers.iter().map(address).chain(args), launch)
     }
 
     /// Where the numbers of a launch are, once it begins. A copy in front of a launch takes the
@@ -174,7 +167,7 @@ impl Queue {
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
-    pub fn write(&mut self, shared: &Shared, to: Slice<'_, Cuda>, bytes: &[u8]) -> Result<()> {
+    pub fn write<D: Streams>(&mut self, shared: &Shared, to: Slice<'_, D>, bytes: &[u8]) -> Result<()> {
         assert!(bytes.len() as u64 <= to.len, "what is written fits");
         shared.enter()?;
         self.up(shared, to.memory.at + to.offset, bytes)
@@ -184,18 +177,21 @@ impl Queue {
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
-    pub fn multiply(
+    pub fn multiply<D: Streams>(
         &mut self,
         shared: &Shared,
         captured: Option<Handle>,
         product: &VendorGemm,
-        operands: &[Slice<'_, Cuda>; 3],
+        operands: &[Slice<'_, D>; 3],
     ) -> Result<bool> {
+        if shared.api.nvidia.is_none() {
+            return Ok(false);
+        }
         shared.enter()?;
         if self.blas.is_none() {
             self.blas = Some(CublasLt::new(shared, self.stream)?);
         }
-        let operands = operands.map(|s| s.memory.at + s.offset);
+        let operands = operands.each_ref().map(address);
         match self.blas.as_mut().and_then(Option::as_mut) {
             Some(blas) => blas.multiply(captured.unwrap_or(self.stream), product, operands),
             None => Ok(false),
@@ -205,7 +201,7 @@ impl Queue {
     ///
     /// # Errors
     /// `DeviceLost`.
-    pub fn copy(&mut self, shared: &Shared, from: Slice<'_, Cuda>, to: Slice<'_, Cuda>) -> Result<()> {
+    pub fn copy<D: Streams>(&mut self, shared: &Shared, from: Slice<'_, D>, to: Slice<'_, D>) -> Result<()> {
         assert!(to.len <= from.len, "what is copied is there");
         shared.enter()?;
         let (a, b) = (from.memory.at + from.offset, to.memory.at + to.offset);
@@ -265,16 +261,17 @@ impl Stream {
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
-    pub fn receive(
+    pub fn receive<D: Streams>(
         &self,
         shared: &Arc<Shared>,
         (other, other_stream): (&Arc<Shared>, &Stream),
-        from: Slice<'_, Cuda>,
-        to: Slice<'_, Cuda>,
+        from: Slice<'_, D>,
+        to: Slice<'_, D>,
     ) -> Result<bool> {
         assert!(to.len <= from.len, "what is copied is there");
         let t = &shared.api.table;
         let (Some(_), Some(copy)) = (t.await_event, t.copy_between) else { return Ok(false) };
+        let (n, m) = (shared.physical.raw, other.physical.raw);
         let behind = |device: &Shared, stream: &Stream, event: &Event| -> Result<()> {
             let _queue = stream.queue();
             event.precedes(device, stream.raw)
@@ -287,7 +284,14 @@ impl Stream {
             shared.enter()?;
             // SAFETY: both ranges are in their memory. The target is given back behind this stream,
             // and the source behind the other one, which waits for this below.
-            let given = unsafe { copy(b, shared.context(), a, other.context(), to.len as usize, self.raw) };
+            let given = unsafe {
+                match copy {
+                    CopyBetween::Contexts(f) => {
+                        f(b, shared.context(), a, other.context(), to.len as usize, self.raw)
+                    }
+                    CopyBetween::Numbers(f) => f(b, n, a, m, to.len as usize, self.raw),
+                }
+            };
             shared.api.check(given, || format!("copying {} bytes from another device", to.len))?;
         }
         behind(other, other_stream, &Event::untimed(shared, self.raw)?)?;
@@ -298,7 +302,7 @@ impl Stream {
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
-    pub fn read(&self, shared: &Shared, from: Slice<'_, Cuda>, bytes: &mut [u8]) -> Result<()> {
+    pub fn read<D: Streams>(&self, shared: &Shared, from: Slice<'_, D>, bytes: &mut [u8]) -> Result<()> {
         assert!(bytes.len() as u64 <= from.len, "what is read is there");
         shared.enter()?;
         let at = from.memory.at + from.offset;

@@ -1,5 +1,5 @@
 //! Device memory for tensors. Where the driver can, it is allocated and freed in the stream's order
-//! (cuMemAllocAsync), without waiting.
+//! (`cuMemAllocAsync`, `hipMallocAsync`), without waiting.
 
 use super::device::Shared;
 use super::functions::{Address, Handle};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Memory for tensors.
 pub struct Memory {
     shared: Arc<Shared>,
-    pub(super) at: Address,
+    pub(crate) at: Address,
     bytes: u64,
 }
 
@@ -24,10 +24,11 @@ impl Memory {
     pub fn new(shared: &Arc<Shared>, stream: Handle, bytes: u64) -> Result<Memory> {
         let info = &shared.physical.info;
         if bytes > info.largest {
-            return Err(Error::memory(format!(
-                "cuda: a piece of {bytes} bytes, and {} has {}",
-                info.name, info.memory
-            )));
+            return Err(Error::memory(
+                shared
+                    .api
+                    .say(format_args!("a piece of {bytes} bytes, and {} has {}", info.name, info.memory)),
+            ));
         }
         let at = allocate(shared, stream, bytes).or_else(|e| {
             // What was dropped may still wait for work that is not done.

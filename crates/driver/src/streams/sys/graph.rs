@@ -1,4 +1,4 @@
-//! CUDA graphs: calls that the driver keeps and replays at once.
+//! Graphs: calls that the driver keeps and replays at once.
 //!
 //! The calls are captured in a stream of their own, so nothing that others give to the device's
 //! streams gets among them. The launch arguments that do not fit into parameters are in memory of
@@ -8,9 +8,9 @@ use super::device::Shared;
 use super::event::Event;
 use super::functions::{Capture, Handle};
 use super::memory::Memory;
-use super::queue::{Operand, start};
+use super::queue::{address, start};
 use super::stream::{self, Stream};
-use crate::cuda::Cuda;
+use crate::streams::Streams;
 use crate::{Call, Slice};
 use elinvar_core::{Error, Result};
 use std::fmt;
@@ -59,7 +59,11 @@ impl Graph {
     ///
     /// # Errors
     /// `OutOfMemory`; `InvalidArgument` if parameters do not fit a kernel.
-    pub fn new(shared: &Arc<Shared>, home: &Stream, calls: &[Call<'_, Cuda>]) -> Result<Option<Graph>> {
+    pub fn new<D: Streams>(
+        shared: &Arc<Shared>,
+        home: &Stream,
+        calls: &[Call<'_, D>],
+    ) -> Result<Option<Graph>> {
         let Some(functions) = shared.api.table.capture() else { return Ok(None) };
         let (args, places) = args(shared, home, calls)?;
         let ready = if args.is_some() { Some(Event::untimed(shared, home.raw)?) } else { None };
@@ -124,7 +128,11 @@ impl Graph {
 }
 
 /// The numbers of all launches in one piece of memory, and where each launch's are.
-fn args(shared: &Arc<Shared>, home: &Stream, calls: &[Call<'_, Cuda>]) -> Result<(Option<Memory>, Vec<u64>)> {
+fn args<D: Streams>(
+    shared: &Arc<Shared>,
+    home: &Stream,
+    calls: &[Call<'_, D>],
+) -> Result<(Option<Memory>, Vec<u64>)> {
     let (mut all, mut places) = (Vec::new(), Vec::with_capacity(calls.len()));
     for call in calls {
         let given = match call {
@@ -139,30 +147,32 @@ fn args(shared: &Arc<Shared>, home: &Stream, calls: &[Call<'_, Cuda>]) -> Result
         return Ok((None, places));
     }
     let memory = Memory::new(shared, home.raw, all.len() as u64)?;
-    let to = Slice { memory: &memory, offset: 0, len: all.len() as u64 };
+    let to: Slice<'_, D> = Slice { memory: &memory, offset: 0, len: all.len() as u64 };
     home.queue().write(shared, to, &all)?;
     places.iter_mut().for_each(|place| *place += memory.at);
     Ok((Some(memory), places))
 }
 
 /// Gives all calls to a stream that captures.
-fn capture(
+fn capture<D: Streams>(
     shared: &Shared,
     home: &Stream,
     stream: &CaptureStream<'_>,
-    calls: &[Call<'_, Cuda>],
+    calls: &[Call<'_, D>],
     places: &[u64],
 ) -> Result<()> {
     for (call, place) in calls.iter().zip(places) {
         match call {
             Call::Launch { module, buffers, launch, args } => {
-                let args = args.map(|_| Operand::At(*place));
-                let operands = buffers.iter().map(Operand::Slice).chain(args);
+                let args = args.map(|_| *place);
+                let operands = buffers.iter().map(address).chain(args);
                 start(shared, stream.raw, module, operands, launch)?;
             }
             Call::Multiply { product, operands } => {
                 if !home.queue().multiply(shared, Some(stream.raw), product, operands)? {
-                    return Err(Error::unsupported(format!("cuda: no library computes {product:?}")));
+                    return Err(Error::unsupported(
+                        shared.api.say(format_args!("no library computes {product:?}")),
+                    ));
                 }
             }
             Call::Copy { from, to } => {

@@ -1,10 +1,11 @@
-//! CUDA's results as errors.
+//! Results as errors. The numbers of `CUresult` and of `hipError_t` are the same.
 
-use super::library::Api;
+use super::api::Api;
+use super::functions::ErrorName;
 use elinvar_core::{Error, ErrorKind, Result};
 use std::ffi::{CStr, c_int};
 
-/// A `CUresult`.
+/// A `CUresult` or `hipError_t`.
 pub type Status = c_int;
 
 /// What kind of error a result is. Those that nothing works after in this process are a lost
@@ -32,18 +33,25 @@ fn kind(status: Status) -> ErrorKind {
 }
 
 impl Api {
-    /// What CUDA calls a result.
+    /// What the driver calls a result.
     pub fn name_of(&self, status: Status) -> String {
         let mut text = std::ptr::null();
         // SAFETY: the place for the result is valid; the text belongs to the library and stays.
         unsafe {
-            if (self.table.error_name)(status, &raw mut text) == 0 && !text.is_null() {
+            let said = match self.table.error_name {
+                ErrorName::Put(f) => f(status, &raw mut text),
+                ErrorName::Returned(f) => {
+                    text = f(status);
+                    0
+                }
+            };
+            if said == 0 && !text.is_null() {
                 return format!("{} ({status})", CStr::from_ptr(text).to_string_lossy());
             }
         }
-        format!("CUDA error {status}")
+        format!("error {status}")
     }
-    /// What was tried, and what CUDA said of it.
+    /// What was tried, and what the driver said of it.
     ///
     /// # Errors
     /// If it is not success.
@@ -51,6 +59,10 @@ impl Api {
         if status == 0 {
             return Ok(());
         }
-        Err(Error::new(kind(status), format!("cuda: {}: {}", what(), self.name_of(status))))
+        Err(Error::new(kind(status), format!("{}: {}: {}", self.driver, what(), self.name_of(status))))
+    }
+    /// The driver's name before a sentence.
+    pub fn say(&self, what: impl std::fmt::Display) -> String {
+        format!("{}: {what}", self.driver)
     }
 }

@@ -1,9 +1,9 @@
-//! CUDA streams of a device, and what orders them.
+//! Streams of a device, and what orders them.
 
+use super::api::Api;
 use super::device::Shared;
 use super::event::{Event, RawEvent, Timestamp, UNTIMED};
 use super::functions::Handle;
-use super::library::Api;
 use super::memory::Memory;
 use super::queue::Queue;
 use elinvar_core::Result;
