@@ -4,7 +4,7 @@
 //! cannot run on this machine are listed as skipped, with the reason; they are never counted as
 //! passed.
 
-use crate::{cuda, program, root, vulkan};
+use crate::{cuda, program, python, root, vulkan};
 use std::cell::RefCell;
 use std::env;
 use std::fs::File;
@@ -75,6 +75,7 @@ pub fn test() -> ExitCode {
         vulkan::there().or_else(vulkan::layer).unwrap_or_else(watched)
     });
     step("vulkan, kernels watched", &|| vulkan::there().or_else(vulkan::layer).unwrap_or_else(watch_kernels));
+    step("webgpu", &|| vulkan::there().unwrap_or_else(webgpu_on_golden));
     step("cuda, emulated", &|| emulated(|vars| on_golden("cuda:0", vars)));
     step("cuda, emulated, random calls", &|| {
         emulated(|vars| conformance("cuda:0", &["--random", "40"], vars))
@@ -166,6 +167,26 @@ fn vulkan_on_golden() -> Outcome {
         Ok(dir) => in_parts("vulkan:0", &["--golden", &dir.to_string_lossy()], &[]),
         Err(outcome) => outcome,
     }
+}
+
+/// A part of the golden cases on WebGPU, over the same device. By the program that the tests have
+/// built with all features: `wgpu` takes longer to optimise than this takes to run.
+fn webgpu_on_golden() -> Outcome {
+    const PART: &str = "1/32";
+    let build = ["build", "--workspace", "--all-features", "--bin", "elinvar-lab"];
+    match cargo(&build, &[]) {
+        Outcome::Passed => {}
+        other @ (Outcome::Failed(_) | Outcome::Skipped(_)) => return other,
+    }
+    let run = || {
+        let dir = golden()?;
+        let lab =
+            python::target().map_err(|e| Outcome::Failed(e.to_string()))?.join("debug").join("elinvar-lab");
+        let mut lab = Command::new(lab.with_extension(std::env::consts::EXE_EXTENSION));
+        lab.args(["conformance", "--device", "webgpu:0", "--part", PART, "--golden"]).arg(dir);
+        Ok(ended(lab.current_dir(root())))
+    };
+    run().unwrap_or_else(|outcome| outcome)
 }
 
 /// The same as [`conformance`], half of the cases in each of two processes: on a software device

@@ -29,12 +29,14 @@ pub enum DeviceKind {
     Cuda,
     /// GPUs and software devices of Vulkan.
     Vulkan,
+    /// Adapters of WebGPU.
+    WebGpu,
 }
 
 impl DeviceKind {
     /// All of them.
-    pub const ALL: [DeviceKind; 4] =
-        [DeviceKind::Cpu, DeviceKind::Reference, DeviceKind::Cuda, DeviceKind::Vulkan];
+    pub const ALL: [DeviceKind; 5] =
+        [DeviceKind::Cpu, DeviceKind::Reference, DeviceKind::Cuda, DeviceKind::Vulkan, DeviceKind::WebGpu];
 }
 
 impl fmt::Display for DeviceKind {
@@ -44,6 +46,7 @@ impl fmt::Display for DeviceKind {
             DeviceKind::Reference => "reference",
             DeviceKind::Cuda => "cuda",
             DeviceKind::Vulkan => "vulkan",
+            DeviceKind::WebGpu => "webgpu",
         })
     }
 }
@@ -117,15 +120,15 @@ macro_rules! settings {
 
 settings! {
     /// Bytes that tensors may hold at most; an allocation beyond them fails with `OutOfMemory`.
-    MemoryLimit memory_limit: u64, "a number of bytes, such as 4GiB", "ELINVAR_MEMORY_LIMIT", [Cpu Cuda Vulkan];
+    MemoryLimit memory_limit: u64, "a number of bytes, such as 4GiB", "ELINVAR_MEMORY_LIMIT", [Cpu Cuda Vulkan WebGpu];
     /// Bytes that the device's memory pool takes when the device is opened, and keeps.
-    PoolInitial pool_initial: u64, "a number of bytes, such as 4GiB", "ELINVAR_POOL_INITIAL", [Cuda Vulkan];
+    PoolInitial pool_initial: u64, "a number of bytes, such as 4GiB", "ELINVAR_POOL_INITIAL", [Cuda Vulkan WebGpu];
     /// Bytes that the pool takes at most, in use or kept; an allocation beyond them fails with
     /// `OutOfMemory`.
-    PoolMaximum pool_maximum: u64, "a number of bytes, such as 4GiB", "ELINVAR_POOL_MAXIMUM", [Cuda Vulkan];
+    PoolMaximum pool_maximum: u64, "a number of bytes, such as 4GiB", "ELINVAR_POOL_MAXIMUM", [Cuda Vulkan WebGpu];
     /// Bytes by which the pool grows at least when it has no room left. Without, each large tensor
     /// has memory of its own.
-    PoolGrowth pool_growth: u64, "a number of bytes, such as 256MiB", "ELINVAR_POOL_GROWTH", [Cuda Vulkan];
+    PoolGrowth pool_growth: u64, "a number of bytes, such as 256MiB", "ELINVAR_POOL_GROWTH", [Cuda Vulkan WebGpu];
     /// Threads that share work. No bit depends on it.
     Threads threads: usize, "a number of threads", "ELINVAR_THREADS", [Cpu];
     /// Instruction set, by its name: `plain`, `avx2`, `avx512`, `neon`. No bit depends on it.
@@ -135,11 +138,11 @@ settings! {
     /// Bytes of weights that may be packed unasked.
     PackUpTo pack_up_to: usize, "a number of bytes", "ELINVAR_PACK_UP_TO", [Cpu];
     /// How products are computed where no scope says it. `Fast` changes bits.
-    Precision precision: Precision, "exact or fast", "ELINVAR_PRECISION", [Cpu Cuda Vulkan];
+    Precision precision: Precision, "exact or fast", "ELINVAR_PRECISION", [Cpu Cuda Vulkan WebGpu];
     /// Are kernels and tiles tried, and the fastest kept? Changes bits of `Precision::Fast` only.
-    Autotune autotune: Autotune, "0, 1 or 2", "ELINVAR_TUNE", [Cuda Vulkan];
+    Autotune autotune: Autotune, "0, 1 or 2", "ELINVAR_TUNE", [Cuda Vulkan WebGpu];
     /// The file of what tuning found.
-    TuneCache tune_cache: PathBuf, "a path", "ELINVAR_TUNE_CACHE", [Cuda Vulkan];
+    TuneCache tune_cache: PathBuf, "a path", "ELINVAR_TUNE_CACHE", [Cuda Vulkan WebGpu];
     /// What the validation layer watches. One for all Vulkan devices of a process.
     Validation validation: Validation, "0, 1 or gpu", "ELINVAR_VULKAN_VALIDATION", [Vulkan];
 }
@@ -231,11 +234,12 @@ impl Settings {
         Ok(())
     }
 
-    /// Does the pool fit into a device of so many bytes?
+    /// Does the pool fit into a device of so many bytes, if it tells them?
     ///
     /// # Errors
     /// `InvalidArgument` if a pool is larger than the device.
-    pub fn check_pool(&self, device: &str, memory: u64) -> Result<()> {
+    pub fn check_pool(&self, device: &str, memory: Option<u64>) -> Result<()> {
+        let Some(memory) = memory else { return Ok(()) };
         let all = [
             (Setting::PoolInitial, self.pool_initial),
             (Setting::PoolMaximum, self.pool_maximum),

@@ -129,6 +129,8 @@ backends! {
     Cuda: elinvar_gpu::Cuda;
     #[cfg(feature = "vulkan")]
     Vulkan: elinvar_gpu::Vulkan;
+    #[cfg(feature = "webgpu")]
+    WebGpu: elinvar_gpu::WebGpu;
 }
 
 /// Memory of the backend that holds it. Every caller checks that operands share a device.

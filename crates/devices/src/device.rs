@@ -1,7 +1,7 @@
 //! Naming, choosing and listing devices.
 
 use crate::any::{Any, Device};
-use crate::kinds::{cuda, vulkan};
+use crate::kinds::{cuda, vulkan, webgpu};
 use crate::probe::{Exactness, arithmetic};
 use crate::properties::{self, Properties};
 use elinvar_core::{Error, ErrorKind, MemoryStats, Result, Settings};
@@ -36,9 +36,17 @@ impl Device {
     pub fn vulkan(number: usize) -> Result<Device> {
         vulkan::open(number, &Settings::default())
     }
+    /// The WebGPU device of this number, in the order of [`devices`]: discrete GPUs come first.
+    ///
+    /// # Errors
+    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if this build has no
+    /// WebGPU (feature `webgpu`).
+    pub fn webgpu(number: usize) -> Result<Device> {
+        webgpu::open(number, &Settings::default())
+    }
 
-    /// The device of this name, as on a command line: `cpu`, `cuda:0` (or `cuda`), `vulkan:0` (or
-    /// `vulkan`), `reference`, or `best`, which is [`Device::best`].
+    /// The device of this name, as on a command line: `cpu`, `cuda:0` (or `cuda`), `vulkan:0`,
+    /// `webgpu:0`, `reference`, or `best`, which is [`Device::best`].
     ///
     /// # Errors
     /// `UnknownDevice` with the names that exist; those of opening the device.
@@ -49,6 +57,7 @@ impl Device {
             Name::Reference => Ok(Device::reference()),
             Name::Cuda(number) => Device::cuda(number),
             Name::Vulkan(number) => Device::vulkan(number),
+            Name::WebGpu(number) => Device::webgpu(number),
         }
     }
 
@@ -113,6 +122,7 @@ pub(crate) enum Name {
     Best,
     Cuda(usize),
     Vulkan(usize),
+    WebGpu(usize),
 }
 
 impl Name {
@@ -123,7 +133,7 @@ impl Name {
             Error::new(
                 ErrorKind::UnknownDevice,
                 format!(
-                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, reference, best"
+                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, webgpu:N, reference, best"
                 ),
             )
         };
@@ -138,6 +148,7 @@ impl Name {
             ("reference", None | Some(0)) => Ok(Name::Reference),
             ("cuda", number) => Ok(Name::Cuda(number.unwrap_or(0))),
             ("vulkan", number) => Ok(Name::Vulkan(number.unwrap_or(0))),
+            ("webgpu", number) => Ok(Name::WebGpu(number.unwrap_or(0))),
             _ => Err(unknown()),
         }
     }
@@ -202,7 +213,7 @@ pub fn machine() -> Result<Machine> {
         device: Device::Cpu(cpu),
     }];
     let mut missing = Vec::new();
-    for found in [cuda::find()?, vulkan::find()?] {
+    for found in [cuda::find()?, vulkan::find()?, webgpu::find()?] {
         devices.extend(found.devices);
         missing.extend(found.missing);
     }
@@ -240,13 +251,13 @@ mod tests {
         assert_eq!(Device::default(), Device::cpu());
         // Two calls give the same device.
         assert_eq!(Device::parse("best").unwrap(), Device::best().unwrap());
-        for name in ["", "abacus", "reference:1", "cpu:1", "cuda:-1", "cpu\0"] {
+        for name in ["", "abacus", "reference:1", "cpu:1", "cuda:-1", "webgpu:x", "cpu\0"] {
             let e = Device::parse(name).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::UnknownDevice);
             assert_eq!(
                 e.message(),
                 format!(
-                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, reference, best"
+                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, webgpu:N, reference, best"
                 )
             );
         }

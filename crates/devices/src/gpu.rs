@@ -81,7 +81,7 @@ fn properties(i: &Info) -> Properties {
         name: i.name.clone(),
         class: i.kind.to_string(),
         driver: i.driver.clone(),
-        memory: Some(i.memory),
+        memory: i.memory,
         largest_allocation: Some(i.largest),
         compute_units: i.compute_units,
         subgroup: i.subgroup,
@@ -95,14 +95,8 @@ fn properties(i: &Info) -> Properties {
 fn describe(i: &Info) -> String {
     let [low, high] = i.subgroup;
     let lanes = if low == high { low.to_string() } else { format!("{low} to {high}") };
+    let memory = i.memory.map_or_else(String::new, |m| format!(" {:.1} GiB,", m as f64 / f64::from(1 << 30)));
     let has = [("f64", i.f64), ("i64", i.i64), ("f16", i.half), ("bytes", i.bytes)];
     let has: Vec<&str> = has.iter().filter(|(_, has)| *has).map(|(word, _)| *word).collect();
-    format!(
-        "{}, {}, {:.1} GiB, {lanes} lanes, {}; {}",
-        i.name,
-        i.kind,
-        i.memory as f64 / f64::from(1 << 30),
-        has.join(" "),
-        i.driver
-    )
+    format!("{}, {},{memory} {lanes} lanes, {}; {}", i.name, i.kind, has.join(" "), i.driver)
 }

@@ -2,7 +2,7 @@
 
 use crate::any::Device;
 use crate::device::DeviceInfo;
-#[cfg(any(feature = "cuda", feature = "vulkan"))]
+#[cfg(any(feature = "cuda", feature = "vulkan", feature = "webgpu"))]
 use crate::gpu;
 use elinvar_core::{Error, Result, Settings};
 
@@ -14,7 +14,7 @@ pub struct Found {
 }
 
 macro_rules! kind {
-    ($kind:ident, $feature:literal, $Variant:ident, $Name:literal) => {
+    ($kind:ident, $feature:literal, $Variant:ident, $Name:literal, $default:literal) => {
         pub mod $kind {
             use super::*;
 
@@ -51,12 +51,14 @@ macro_rules! kind {
                     $Name,
                     "; it comes with the feature `",
                     $feature,
-                    "`, which is on by default"
+                    "`, which is ",
+                    $default
                 ))
             }
         }
     };
 }
 
-kind!(cuda, "cuda", Cuda, "CUDA");
-kind!(vulkan, "vulkan", Vulkan, "Vulkan");
+kind!(cuda, "cuda", Cuda, "CUDA", "on by default");
+kind!(vulkan, "vulkan", Vulkan, "Vulkan", "on by default");
+kind!(webgpu, "webgpu", WebGpu, "WebGPU", "off by default");

@@ -7,7 +7,7 @@
 mod any;
 mod builder;
 mod device;
-#[cfg(any(feature = "cuda", feature = "vulkan"))]
+#[cfg(any(feature = "cuda", feature = "vulkan", feature = "webgpu"))]
 mod gpu;
 mod kinds;
 mod probe;

@@ -9,6 +9,7 @@
 //! * [`cuda`]: NVIDIA's GPUs, through their driver's own library; looked for at run time.
 //! * [`hip`]: AMD's GPUs, through their driver's own libraries; looked for at run time.
 //! * [`vulkan`]: any GPU of any vendor, and software devices; the loader is looked for at run time.
+//! * [`webgpu`], with the feature of this name: WebGPU, by the crate `wgpu`.
 //! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of the layers above.
 //! * [`null`]: does nothing, and tells what it was asked for.
 //!
@@ -20,11 +21,15 @@ pub mod interp;
 mod loop_limit;
 pub mod null;
 mod params;
+mod probe;
 mod requirements;
 mod streams;
 mod sys;
+mod touched;
 mod vendor_gemm;
 pub mod vulkan;
+#[cfg(feature = "webgpu")]
+pub mod webgpu;
 
 pub use cuda::Cuda;
 pub use hip::Hip;
@@ -32,6 +37,8 @@ pub use interp::Interp;
 pub use null::Null;
 pub use vendor_gemm::VendorGemm;
 pub use vulkan::Vulkan;
+#[cfg(feature = "webgpu")]
+pub use webgpu::WebGpu;
 
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::Kernel;
@@ -92,8 +99,8 @@ pub struct Info {
     pub kind: Kind,
     /// The driver and its version.
     pub driver: String,
-    /// Bytes of memory for tensors.
-    pub memory: u64,
+    /// Bytes of memory for tensors; none if the device does not tell.
+    pub memory: Option<u64>,
     /// Bytes of the largest piece of memory that a kernel can be given.
     pub largest: u64,
     /// What every piece of memory that a kernel is given begins at a multiple of, in bytes.
@@ -118,6 +125,9 @@ pub struct Info {
     pub half: bool,
     /// Can it load and store bytes?
     pub bytes: bool,
+    /// May a launch read one part of a piece of memory and write another? Elsewhere the driver
+    /// copies what is read, so every tensor should have a piece of its own.
+    pub suballocates: bool,
     /// Passes that the loops of an invocation may take, all together, where there is an end to
     /// them: a loop of n iterations takes n + 1 ([`elinvar_kernel::loops`] tells more). A launch of
     /// more is cut into several, and what cannot be cut is refused.

@@ -125,6 +125,24 @@ fn vulkans_arithmetic_is_the_interpreters() {
     }
 }
 
+#[cfg(feature = "webgpu")]
+#[test]
+fn webgpus_arithmetic_is_the_interpreters() {
+    use elinvar_driver::WebGpu;
+    use elinvar_kernel::emit::wgsl::Target;
+    match WebGpu::open(0) {
+        Ok(d) => {
+            println!("{:?}", d.target());
+            check(&d);
+            // No more than WebGPU promises.
+            let found = *d.target();
+            check(&d.with_target(Target { dialect: found.dialect, ..Target::WEBGPU }));
+        }
+        Err(e) if e.kind() == ErrorKind::DriverMissing => println!("skipped: {e}"),
+        Err(e) => panic!("{e}"),
+    }
+}
+
 /// What other devices lack is built here, and compared.
 #[test]
 fn what_is_built_is_the_interpreters() {

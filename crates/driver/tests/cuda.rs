@@ -355,7 +355,7 @@ fn what_cannot_be_is_an_error() {
     let too_large = d.allocate(d.info().largest + 1).unwrap_err();
     assert_eq!(too_large.kind(), ErrorKind::OutOfMemory, "{too_large}");
     let some = d.allocate(4096).unwrap();
-    let whole = d.allocate(d.info().memory).unwrap_err();
+    let whole = d.allocate(d.info().largest).unwrap_err();
     drop(some);
     assert_eq!(whole.kind(), ErrorKind::OutOfMemory, "{whole}");
     let other = use_library(Path::new("another")).unwrap_err();

@@ -5,7 +5,8 @@
 //! write it. A piece that another queue has used goes to that one's next tensors, and to others
 //! behind an event: it keeps its uses while it is free. Pieces are kept by size class, eight to a
 //! power of two. Small ones are suballocated from blocks, as a device has only so many
-//! allocations; large ones have memory of their own. When the device has no more, or the limit is
+//! allocations; large ones have memory of their own, and all have where a launch cannot read one part
+//! of a block and write another. When the device has no more, or the limit is
 //! near, what is kept is freed and the allocation is tried again.
 //!
 //! With `Settings::pool_initial` or `pool_growth`, pieces are cut from regions instead (`regions`);
@@ -43,6 +44,8 @@ pub(crate) struct MemoryPool<D: Driver> {
     /// As [`Settings::pool_maximum`] and [`Settings::pool_growth`].
     maximum: Option<u64>,
     growth: Option<u64>,
+    /// As `Info::suballocates`.
+    suballocates: bool,
 }
 
 #[derive(Debug)]
@@ -215,7 +218,7 @@ fn class(bytes: u64) -> u64 {
 }
 
 impl<D: Driver> MemoryPool<D> {
-    pub(crate) fn new(settings: &Settings) -> Arc<MemoryPool<D>> {
+    pub(crate) fn new(settings: &Settings, suballocates: bool) -> Arc<MemoryPool<D>> {
         let stats = MemoryStats { limit: settings.memory_limit, ..MemoryStats::default() };
         let state = State {
             free: BTreeMap::new(),
@@ -229,6 +232,7 @@ impl<D: Driver> MemoryPool<D> {
             reserved: Arc::default(),
             maximum: settings.pool_maximum,
             growth: settings.pool_growth,
+            suballocates,
         })
     }
     /// Takes so many bytes from the device, rounded down to what pieces are aligned to, and keeps
@@ -295,7 +299,7 @@ impl<D: Driver> MemoryPool<D> {
     /// A piece of a class from memory that the device gives now; the rest of that is kept.
     fn grow(&self, queue: &Current<'_, D>, class: u64) -> Result<(BlockOffset<D>, UseList)> {
         let driver = queue.driver();
-        let is_small = class <= MAX_SUBALLOCATED_BYTES && self.growth.is_none();
+        let is_small = class <= MAX_SUBALLOCATED_BYTES && self.growth.is_none() && self.suballocates;
         let least = if is_small { BLOCK_BYTES } else { class };
         let step = self.growth.map_or(least, |bytes| bytes.min(driver.info().largest));
         let mut reserved = self.reserve(least, (step / ALIGN_BYTES * ALIGN_BYTES).max(least))?;

@@ -9,7 +9,7 @@ use crate::timeline::Timeline;
 use crate::tune::{self, Tuner};
 use crate::{Gpu, probe_f64_mma};
 use elinvar_core::{DType, DeviceKind, Error, ErrorKind, MemoryStats, Precision, Result, Scalar, Settings};
-use elinvar_driver::{Driver, Info, Vulkan};
+use elinvar_driver::{Driver, Info};
 use elinvar_gpu_kernels::launch::{Key, Machine, Work};
 use elinvar_kernel::ir::{Access, MmaShape};
 use elinvar_ops::DeviceOf;
@@ -352,7 +352,7 @@ impl<D: Driver> GpuDevice<D> {
 
 /// The kind whose settings a driver's devices have. Those for tests have CUDA's.
 fn kind<D: Driver>() -> DeviceKind {
-    if D::NAME == Vulkan::NAME { DeviceKind::Vulkan } else { DeviceKind::Cuda }
+    DeviceKind::ALL.into_iter().find(|kind| kind.to_string() == D::NAME).unwrap_or(DeviceKind::Cuda)
 }
 
 impl<D: Driver> OpenDevice<D> {
@@ -360,7 +360,7 @@ impl<D: Driver> OpenDevice<D> {
     /// `InvalidArgument` if a pool is larger than the device, `OutOfMemory` if it cannot be had.
     fn new(driver: D, mut settings: Settings, name: &str) -> Result<OpenDevice<D>> {
         settings.check_pool(&driver.info().name, driver.info().memory)?;
-        let pool = MemoryPool::new(&settings);
+        let pool = MemoryPool::new(&settings, driver.info().suballocates);
         if let Some(bytes) = settings.pool_initial {
             pool.preallocate(&driver, bytes).map_err(|e| e.at("pool_initial"))?;
         }

@@ -58,6 +58,9 @@ pub struct Gpu<D>(PhantomData<fn() -> D>);
 pub type Cuda = Gpu<elinvar_driver::Cuda>;
 /// The backend of Vulkan's devices.
 pub type Vulkan = Gpu<elinvar_driver::Vulkan>;
+/// The backend of WebGPU's devices.
+#[cfg(feature = "webgpu")]
+pub type WebGpu = Gpu<elinvar_driver::WebGpu>;
 
 impl<D> Clone for Gpu<D> {
     fn clone(&self) -> Self {

@@ -150,7 +150,7 @@ impl<B: Backend> Pinned<B> {
     {
         Pinned::of(Shape::new(sizes)?, dtype, device)
     }
-    fn of(shape: Shape, dtype: DType, device: &B::Device) -> Result<Pinned<B>> {
+    pub(crate) fn of(shape: Shape, dtype: DType, device: &B::Device) -> Result<Pinned<B>> {
         let object = B::pin(device, shape.numel() * dtype.size())?;
         Ok(Pinned { device: device.clone(), shape, dtype, object })
     }

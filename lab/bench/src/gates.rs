@@ -164,7 +164,7 @@ fn card(device: Result<Device>) -> Judged {
     let kind = match &device {
         Device::Cuda(d) => d.info().map(|i| i.kind),
         Device::Vulkan(d) => d.info().map(|i| i.kind),
-        Device::Cpu(_) | Device::Reference(_) => unreachable!("only GPUs are asked for"),
+        _ => unreachable!("only these are asked for"),
     };
     match kind {
         Ok(elinvar_driver::Kind::Software) => Err(format!("{device} is software, and no card")),
@@ -179,7 +179,7 @@ fn same_card(cuda: &Judged, vulkan: &Judged) -> std::result::Result<(), String> 
     let name = |d: &Device| match d {
         Device::Cuda(d) => d.info().map(|i| i.name.clone()).unwrap_or_default(),
         Device::Vulkan(d) => d.info().map(|i| i.name.clone()).unwrap_or_default(),
-        Device::Cpu(_) | Device::Reference(_) => String::new(),
+        _ => String::new(),
     };
     let (a, b) = (name(cuda), name(vulkan));
     if a == b { Ok(()) } else { Err(format!("cuda:0 is {a}, and vulkan:0 is {b}")) }

@@ -17,6 +17,7 @@ pub mod index;
 pub mod long;
 pub mod mutated;
 pub mod own;
+pub mod refusal;
 pub mod report;
 pub mod run;
 pub mod sample;

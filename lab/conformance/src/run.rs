@@ -4,7 +4,7 @@ use crate::compare::{bits, compare};
 use crate::execute::{Results, execute};
 use crate::golden::{Case, Expected};
 use crate::guard::caught;
-use crate::{second, training};
+use crate::{refusal, second, training};
 use elinvar_core::{HostData, HostTensor, Scalar};
 use elinvar_ops::{Backend, catalogue};
 
@@ -25,14 +25,21 @@ pub fn run<B: Backend>(case: &Case, device: &B::Device) -> Outcome {
 }
 
 /// Runs a case on two backends: the first must give the expected results, and the bits of the
-/// second.
+/// second. A case of f64 is skipped if the first has said that it has no 64-bit floats.
 pub fn run_beside<A: Backend, B: Backend>(case: &Case, a: &A::Device, b: &B::Device) -> Outcome {
-    outcome(case, || {
+    let judged = outcome(case, || {
         let results = attempt::<A>(case, a)?;
         judge(case, &results)?;
         let definition = attempt::<B>(case, b).map_err(|why| format!("on {b}: {why}"))?;
         same(&results, &definition).map_err(|why| format!("other bits than on {b}: {why}"))
-    })
+    });
+    match judged {
+        Outcome::Failed(why) => match refusal::of_case::<A>(case, a, &why) {
+            Some(refused) => Outcome::Skipped(refused),
+            None => Outcome::Failed(why),
+        },
+        judged @ (Outcome::Passed | Outcome::Skipped(_)) => judged,
+    }
 }
 
 fn outcome(case: &Case, run: impl FnOnce() -> Result<(), String>) -> Outcome {

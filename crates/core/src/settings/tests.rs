@@ -160,9 +160,9 @@ fn contradictions_are_one_sentence() {
     }
     let e = Settings { threads: Some(0), ..none() }.complete(DeviceKind::Cpu).unwrap_err();
     assert_eq!(e.message(), "cpu: threads is 0, and work needs one thread at least");
-    let e = Settings { pool_growth: Some(9), ..none() }.check_pool("A card", 8).unwrap_err();
+    let e = Settings { pool_growth: Some(9), ..none() }.check_pool("A card", Some(8)).unwrap_err();
     assert_eq!(e.message(), "pool_growth is 9 bytes, more than the 8 of the device A card");
-    Settings { pool_initial: Some(8), ..none() }.check_pool("A card", 8).unwrap();
+    Settings { pool_initial: Some(8), ..none() }.check_pool("A card", Some(8)).unwrap();
 }
 
 #[test]

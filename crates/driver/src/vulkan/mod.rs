@@ -4,16 +4,14 @@
 //! when a device is asked for. A kernel is emitted as SPIR-V for this very device: what the
 //! device's arithmetic cannot do exactly, as probed when it is opened, is built from what it can.
 
-mod probe;
 mod sys;
-mod touched;
 
 pub use sys::{
     Graph, HostCalls, Memory, PinnedMemory, Timestamp, Transfer, use_validation, validation_messages,
 };
 
 use crate::loop_limit::{self, Limited, Whole};
-use crate::{Driver, Info, Slice, VendorGemm};
+use crate::{Driver, Info, Slice, VendorGemm, probe};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv;
@@ -102,7 +100,19 @@ impl Driver for Vulkan {
         let shared = Arc::new(Shared::open(physical)?);
         let info = shared.physical.info.clone();
         let mut device = Vulkan { shared, info, arithmetic, pipelines: [const { AtomicU32::new(0) }; 2] };
-        device.arithmetic = probe::probe(&device)?;
+        let found = probe::arithmetic(&device)?;
+        device.arithmetic = spirv::Device {
+            fused: found.fused,
+            division: found.division,
+            square_root: found.square_root,
+            compares_subnormals: found.compares_subnormals,
+            adds_subnormals: found.adds_subnormals,
+            fuses_subnormals: found.fuses_subnormals,
+            rounds_subnormals: found.rounds_subnormals,
+            converts_subnormals: found.converts_subnormals,
+            keeps_zeros: found.keeps_zeros,
+            ..arithmetic
+        };
         device.info.short = !device.arithmetic.fused && !device.arithmetic.wide;
         device.info.max_loop_iterations = probe::loop_limit(&device)?;
         Ok(device)

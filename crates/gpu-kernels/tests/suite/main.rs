@@ -9,6 +9,7 @@ mod attention_wgmma;
 mod attention_wgmma_backward;
 mod backend;
 mod conv_mma;
+mod dawn;
 mod edges;
 mod equal;
 mod gemm;

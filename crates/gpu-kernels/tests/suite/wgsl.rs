@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, OnceLock};
 
 /// No more than the specification promises, for naga.
-const BARE: Target = Target { dialect: Dialect::Naga, ..Target::WEBGPU };
+pub const BARE: Target = Target { dialect: Dialect::Naga, ..Target::WEBGPU };
 
 /// Why kernels are refused.
 const REFUSALS: [&str; 7] = [
@@ -31,7 +31,7 @@ const REFUSALS: [&str; 7] = [
 ///
 /// # Panics
 /// If it is refused for another one.
-fn emitted(k: &Kernel, target: &Target) -> Result<String, &'static str> {
+pub fn emitted(k: &Kernel, target: &Target) -> Result<String, &'static str> {
     emit(k, target).map_err(|e| {
         let why = REFUSALS.into_iter().find(|why| e.0.contains(why));
         why.unwrap_or_else(|| panic!("{e}"))
@@ -65,7 +65,10 @@ fn naga_takes_what_is_emitted() {
                     validate(&text).unwrap_or_else(|e| panic!("{e}"));
                     *counts.entry(word).or_default() += 1;
                 }
-                Err(why) => *counts.entry(why).or_default() += 1,
+                Err(why) => {
+                    println!("{}: {why}", k.name);
+                    *counts.entry(why).or_default() += 1;
+                }
             }
         }
         keep(k, &BARE);
@@ -112,7 +115,11 @@ pub fn as_wgsl(kernel: &Kernel, launch: &Launch, before: &[Memory], want: &[Memo
     static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let threads: u64 =
         launch.groups.iter().map(|&n| u64::from(n)).product::<u64>() * u64::from(kernel.invocations());
-    if std::env::var_os("ELINVAR_WGSL").is_none() || threads > MAX_THREADS {
+    if threads > MAX_THREADS {
+        return;
+    }
+    crate::dawn::sample(kernel, launch, before, want);
+    if std::env::var_os("ELINVAR_WGSL").is_none() {
         return;
     }
     if !SEEN.lock().expect("no thread panics while it holds the lock").insert(kernel.name.clone()) {

@@ -33,6 +33,13 @@ fn cudas_work_has_the_references_bits() {
     check(&d, &Plan { seed: 1, rounds: 3, largest: 20_000, works });
 }
 
+#[cfg(feature = "webgpu")]
+#[test]
+fn webgpus_work_has_the_references_bits() {
+    let Some(d) = super::webgpu() else { return };
+    check(&d, &Plan { rounds: 6, largest: 3000, ..Plan::default() });
+}
+
 #[test]
 fn vulkans_work_has_the_references_bits() {
     let Some(d) = super::vulkan() else { return };

@@ -36,6 +36,19 @@ pub fn cuda() -> GpuDevice<Cuda> {
     GpuDevice::new(Cuda::open(0).unwrap(), 0)
 }
 
+/// A WebGPU device of its own, or `None`, and a line on why.
+#[cfg(feature = "webgpu")]
+pub fn webgpu() -> Option<GpuDevice<elinvar_driver::WebGpu>> {
+    match elinvar_driver::WebGpu::open(0) {
+        Ok(driver) => Some(GpuDevice::new(driver, 0)),
+        Err(e) if e.kind() == ErrorKind::DriverMissing => {
+            println!("skipped: {e}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
 /// A Vulkan device of its own, or `None`, and a line on why.
 pub fn vulkan() -> Option<GpuDevice<Vulkan>> {
     match Vulkan::open(0) {

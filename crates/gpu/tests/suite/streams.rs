@@ -310,6 +310,13 @@ fn copies<B: Backend>(d: &B::Device) -> Result<()> {
         event.synchronize()?;
         stream.synchronize()?;
     }
+    // Elements as futures: of a view, of another dtype, and what does not fit.
+    let x: Tensor<B> = Tensor::new([[1.0f32, 2.0], [3.0, 4.5]], d);
+    assert_eq!(block_on(x.t().to_vec_async::<f32>())?, [1.0, 3.0, 2.0, 4.5]);
+    assert_eq!(block_on(x.t().to_host_async())?, x.t().to_host()?);
+    assert_eq!(block_on(x.narrow(0, 1, 1).narrow(1, 1, 1).item_async::<i64>())?, 4);
+    assert_eq!(block_on(x.item_async::<f32>()).unwrap_err().kind(), ErrorKind::ShapeMismatch);
+    assert_eq!(block_on(x.to_vec_async::<i64>()).unwrap_err().kind(), ErrorKind::DTypeMismatch);
     // A forgotten copy keeps its memory; nothing else happens.
     let (x, copy) = Pinned::<B>::new(&[2], DType::F32, d)?.upload()?;
     std::mem::forget(copy);
@@ -323,6 +330,10 @@ fn copies_are_futures() {
     copies::<Gpu<_>>(&interp()).unwrap();
     copies::<Gpu<_>>(&cuda()).unwrap();
     if let Some(d) = vulkan() {
+        copies::<Gpu<_>>(&d).unwrap();
+    }
+    #[cfg(feature = "webgpu")]
+    if let Some(d) = super::webgpu() {
         copies::<Gpu<_>>(&d).unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! Reading elements on the host.
 
-use crate::Tensor;
 use crate::fail::OrFail;
-use elinvar_core::{DType, Element, Error, HostTensor, HostVec, Result};
+use crate::{Pinned, Tensor};
+use elinvar_core::{DType, Element, Error, HostData, HostTensor, HostVec, Result};
 use elinvar_ops::backend::Backend;
 
 impl<B: Backend> Tensor<B> {
@@ -11,10 +11,7 @@ impl<B: Backend> Tensor<B> {
     /// # Errors
     /// `DTypeMismatch` if they are not of type `T`; what the device reports.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        let dtype = self.dtype();
-        T::unwrap(self.to_host()?.into_data())
-            .map(HostVec::into_vec)
-            .ok_or_else(|| Error::dtype(format!("to_vec: the elements are {dtype}, not {}", T::DTYPE)))
+        vec_of("to_vec", self.to_host()?)
     }
     /// The rows of a matrix.
     ///
@@ -41,12 +38,31 @@ impl<B: Backend> Tensor<B> {
     /// # Errors
     /// `ShapeMismatch` if there is not exactly one element; what the device reports.
     pub fn try_item<T: Element>(&self) -> Result<T> {
-        let host = only(self, T::DTYPE)?;
-        Ok(match T::slice(host.data()) {
-            Some(v) => v[0],
-            // Floats, whose conversion by way of f64 is the same.
-            None => T::from_f64(host.to_f64_vec()[0]),
-        })
+        Ok(first(&only(self, T::DTYPE)?.to_host()?))
+    }
+    /// [`Tensor::to_host`] that does not block: the copy is given to this thread's stream at the
+    /// first poll, and the future is ready when the device has done it.
+    ///
+    /// # Errors
+    /// What the device reports; `Unsupported` in a function that is recorded.
+    pub async fn to_host_async(&self) -> Result<HostTensor> {
+        let pinned = Pinned::of(self.shape().clone(), self.dtype(), self.device())?;
+        let pinned = pinned.download(self)?.await?;
+        HostTensor::new(self.shape().clone(), HostData::from_le_bytes(self.dtype(), pinned.bytes())?)
+    }
+    /// [`Tensor::to_vec`] that does not block, as [`Tensor::to_host_async`].
+    ///
+    /// # Errors
+    /// `DTypeMismatch` if the elements are not of type `T`; those of [`Tensor::to_host_async`].
+    pub async fn to_vec_async<T: Element>(&self) -> Result<Vec<T>> {
+        vec_of("to_vec_async", self.to_host_async().await?)
+    }
+    /// [`Tensor::try_item`] that does not block, as [`Tensor::to_host_async`].
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if there is not exactly one element; those of [`Tensor::to_host_async`].
+    pub async fn item_async<T: Element>(&self) -> Result<T> {
+        Ok(first(&only(self, T::DTYPE)?.to_host_async().await?))
     }
     /// Are shape, dtype and every bit those of the other tensor? NaN is equal to the same NaN, and
     /// -0 is not 0. Waits for the device.
@@ -68,12 +84,30 @@ impl<B: Backend> Tensor<B> {
     }
 }
 
-/// The only element on the host: of type `to`, or a float.
-fn only<B: Backend>(x: &Tensor<B>, to: DType) -> Result<HostTensor> {
+/// The elements, if they are of type `T`.
+fn vec_of<T: Element>(op: &str, host: HostTensor) -> Result<Vec<T>> {
+    let dtype = host.dtype();
+    T::unwrap(host.into_data())
+        .map(HostVec::into_vec)
+        .ok_or_else(|| Error::dtype(format!("{op}: the elements are {dtype}, not {}", T::DTYPE)))
+}
+
+/// The only element, of what [`only`] gives.
+fn first<T: Element>(host: &HostTensor) -> T {
+    match T::slice(host.data()) {
+        Some(v) => v[0],
+        // Floats, whose conversion by way of f64 is the same.
+        None => T::from_f64(host.to_f64_vec()[0]),
+    }
+}
+
+/// The tensor of only one element, of type `to`, or of floats.
+fn only<B: Backend>(x: &Tensor<B>, to: DType) -> Result<Tensor<B>> {
     if x.numel() != 1 {
         return Err(Error::shape(format!("item: shape {} has not exactly one element", x.shape())));
     }
-    if x.dtype() == to || x.dtype().is_float() { x.to_host() } else { x.array().cast(to)?.to_host() }
+    let is_as_it_is = x.dtype() == to || x.dtype().is_float();
+    Ok(if is_as_it_is { x.clone() } else { Tensor::from_array(x.array().cast(to)?) })
 }
 
 #[cfg(feature = "ndarray")]

@@ -27,7 +27,7 @@ impl Memory {
             return Err(Error::memory(
                 shared
                     .api
-                    .say(format_args!("a piece of {bytes} bytes, and {} has {}", info.name, info.memory)),
+                    .say(format_args!("a piece of {bytes} bytes, and {} has {}", info.name, info.largest)),
             ));
         }
         let at = allocate(shared, stream, bytes).or_else(|e| {

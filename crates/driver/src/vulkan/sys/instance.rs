@@ -263,7 +263,7 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
             words(&p12.driver_info),
             shown(p.api_version)
         ),
-        memory: local.map(|h| h.size).max().unwrap_or(0),
+        memory: local.map(|h| h.size).max(),
         largest: u64::from(p.limits.max_storage_buffer_range).min(p11.max_memory_allocation_size),
         alignment: p.limits.min_storage_buffer_offset_alignment.max(16),
         subgroup: [p11.subgroup_size; 2],
@@ -275,6 +275,7 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
         i64: on(f.shader_int64),
         half: on(f11.storage_buffer16_bit_access),
         bytes: on(f12.storage_buffer8_bit_access),
+        suballocates: true,
         max_loop_iterations: None,
         short: false,
         cp_async: false,

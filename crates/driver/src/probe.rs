@@ -5,9 +5,8 @@
 //! others from then on. Operands are random bits, numbers of nearby exponents (where roundings are
 //! seen) and cancelling ones (where a fused fma is told from one that is not).
 
-use super::{Vulkan, spirv};
+use crate::Slice;
 use crate::loop_limit::Whole;
-use crate::{Driver, Slice};
 use elinvar_core::philox::Stream;
 use elinvar_core::{Error, Result};
 use elinvar_kernel::builder::{Builder, Val};
@@ -25,13 +24,52 @@ enum Operation {
     Root,
     /// 0 + x
     FromZero,
+    /// A product and a sum, each rounded.
+    #[cfg_attr(not(feature = "webgpu"), allow(dead_code, reason = "SPIR-V forbids to contract"))]
+    ProductAndSum,
     /// Comparisons, magnitude and negation of subnormal numbers.
     Subnormals,
 }
 
-/// The properties of a device with what it was found to lack.
-pub fn probe(device: &Vulkan) -> Result<spirv::Device> {
-    let mut found = *device.arithmetic();
+/// What a device's arithmetic was found to do; pairs are of f32 and of f64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arithmetic {
+    /// Does fma round once?
+    pub fused: bool,
+    /// Are quotients correctly rounded?
+    pub division: [bool; 2],
+    /// Are square roots?
+    pub square_root: [bool; 2],
+    /// Do comparisons, magnitude and negation know subnormal numbers?
+    pub compares_subnormals: [bool; 2],
+    /// Do sums, differences and products keep them?
+    pub adds_subnormals: [bool; 2],
+    /// Do roundings to whole numbers know them?
+    pub rounds_subnormals: [bool; 2],
+    /// Does fma keep them, or is it built anyway?
+    pub fuses_subnormals: [bool; 2],
+    /// Do conversions between f32 and f64?
+    pub converts_subnormals: bool,
+    /// Is 0 + -0 what it should be?
+    pub keeps_zeros: bool,
+}
+
+/// What a device does.
+///
+/// # Errors
+/// `OutOfMemory`, `DeviceLost`; `Unsupported` if it refuses a kernel.
+pub fn arithmetic<D: Whole>(device: &D) -> Result<Arithmetic> {
+    let mut found = Arithmetic {
+        fused: true,
+        division: [true; 2],
+        square_root: [true; 2],
+        compares_subnormals: [true; 2],
+        adds_subnormals: [true; 2],
+        rounds_subnormals: [true; 2],
+        fuses_subnormals: [true; 2],
+        converts_subnormals: true,
+        keeps_zeros: true,
+    };
     for (i, (elem, has)) in [(Elem::F32, true), (Elem::F64, device.info().f64)].into_iter().enumerate() {
         if !has {
             continue;
@@ -53,12 +91,21 @@ pub fn probe(device: &Vulkan) -> Result<spirv::Device> {
     Ok(found)
 }
 
+/// Is the sum of a product and a number rounded once, though those are two operations?
+///
+/// # Errors
+/// As [`arithmetic`].
+#[cfg(feature = "webgpu")]
+pub fn contracts<D: Whole>(device: &D) -> Result<bool> {
+    Ok(!right(device, Elem::F32, Operation::ProductAndSum)?)
+}
+
 /// Are these operations right where operands or results are subnormal? Sum, difference, product,
 /// four roundings to whole numbers, fma, quotient, square root; of f32 where there is f64, the
 /// conversions to it and from it.
 ///
 /// One kernel; the results of each operation stand together.
-fn tiny(device: &Vulkan, elem: Elem) -> Result<Vec<bool>> {
+fn tiny<D: Whole>(device: &D, elem: Elem) -> Result<Vec<bool>> {
     let wide = elem == Elem::F64;
     let converts = !wide && device.info().f64;
     let s = elem.scalar();
@@ -91,7 +138,7 @@ fn tiny(device: &Vulkan, elem: Elem) -> Result<Vec<bool>> {
     let size = elem.size() as usize;
     let lens = cells.iter().map(|m| (m.cells.len() * size) as u64);
     let memory = lens.clone().map(|len| device.allocate(len)).collect::<Result<Vec<_>>>()?;
-    let slices: Vec<Slice<'_, Vulkan>> =
+    let slices: Vec<Slice<'_, D>> =
         memory.iter().zip(lens).map(|(memory, len)| Slice { memory, offset: 0, len }).collect();
     for (slice, m) in slices.iter().zip(&cells).take(3) {
         let bytes = m.cells.iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(size));
@@ -135,7 +182,7 @@ fn tiny_operands(wide: bool) -> [Vec<u64>; 3] {
 }
 
 /// Does an operation give the processor's bits? Subnormal numbers are left out: see [`tiny`].
-fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
+fn right<D: Whole>(device: &D, elem: Elem, operation: Operation) -> Result<bool> {
     let k = Builder::new("probe", [64, 1, 1]);
     let x = ["a", "b", "c"].map(|name| k.buffer(name, elem, Access::Read));
     let y = k.buffer("y", elem, Access::Write);
@@ -150,6 +197,7 @@ fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
             Operation::Division => a.binary(Binary::Div, b),
             Operation::Root => a.unary(Unary::Sqrt),
             Operation::FromZero => a.like(0) + a,
+            Operation::ProductAndSum => a * b + c,
             Operation::Subnormals => {
                 // A digit for each question, as of a number that no device flushes.
                 let zero = a.like(0);
@@ -165,7 +213,7 @@ fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
             }
         },
     );
-    let module = device.compile(&k.finish())?;
+    let module = device.compile_whole(&k.finish())?;
     let wide = elem == Elem::F64;
     let mut operands: [Vec<f64>; 3] = operands(wide);
     if matches!(operation, Operation::Subnormals) {
@@ -190,13 +238,12 @@ fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
     };
     let len = (OPERANDS_PER_KIND * size) as u64;
     let memory = (0..4).map(|_| device.allocate(len)).collect::<Result<Vec<_>>>()?;
-    let slices: Vec<Slice<'_, Vulkan>> =
-        memory.iter().map(|memory| Slice { memory, offset: 0, len }).collect();
+    let slices: Vec<Slice<'_, D>> = memory.iter().map(|memory| Slice { memory, offset: 0, len }).collect();
     for (slice, v) in slices.iter().zip(&operands) {
         device.write(*slice, &bytes(v))?;
     }
     let launch = Launch { groups: [OPERANDS_PER_KIND as u32 / 64, 1, 1], params: Vec::new() };
-    device.launch(&module, &slices, &launch, None)?;
+    device.launch_whole(&module, &slices, &launch, None)?;
     let mut got = vec![0; OPERANDS_PER_KIND * size];
     device.read(slices[3], &mut got)?;
     let [a, b, c] = &operands;
@@ -208,6 +255,7 @@ fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
                 Operation::Division => a[i] / b[i],
                 Operation::Root => a[i].sqrt(),
                 Operation::FromZero => 0.0 + a[i],
+                Operation::ProductAndSum => a[i] * b[i] + c[i],
                 Operation::Subnormals => wanted(a[i]),
             };
             let got = f64::from_le_bytes(got.try_into().expect("eight bytes"));
@@ -219,6 +267,7 @@ fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
                 Operation::Division => a / b,
                 Operation::Root => a.sqrt(),
                 Operation::FromZero => 0.0 + a,
+                Operation::ProductAndSum => a * b + c,
                 Operation::Subnormals => wanted(f64::from(a)) as f32,
             };
             let got = f32::from_le_bytes(got.try_into().expect("four bytes"));
@@ -276,7 +325,7 @@ const PROBED_PASSES: u32 = 200_000;
 ///
 /// One loop, and loops in a loop, of which each pass computes something that no compiler knows a
 /// formula for; how many there were is counted beside it.
-pub fn loop_limit(device: &Vulkan) -> Result<Option<u64>> {
+pub fn loop_limit<D: Whole>(device: &D) -> Result<Option<u64>> {
     let k = Builder::new("probe_loops", [1, 1, 1]);
     let y = k.buffer("y", Elem::U32, Access::Write);
     let [outer, inner] = ["outer", "inner"].map(|name| k.param(name, Scalar::U32));
@@ -304,4 +353,30 @@ pub fn loop_limit(device: &Vulkan) -> Result<Option<u64>> {
         }
     }
     Ok(least.map(u64::from))
+}
+
+/// Are lanes of a subgroup of this size neighbours in the order of the local index, in each
+/// workgroup of whole subgroups?
+#[cfg(feature = "webgpu")]
+pub fn lanes_are_neighbours<D: Whole>(device: &D, lanes: u32) -> Result<bool> {
+    let threads = lanes.max(64);
+    let k = Builder::new("probe_lanes", [threads, 1, 1]);
+    k.subgroup(lanes);
+    let y = k.buffer("y", Elem::U32, Access::Write);
+    let i = k.global_id(0);
+    // Every lane is told by the first, and by the last.
+    let seen = [0, lanes as u8 - 1].map(|lane| k.broadcast(i, lane));
+    k.store(y, i * 2, seen[0]);
+    k.store(y, i * 2 + 1, seen[1]);
+    let module = device.compile_whole(&k.finish())?;
+    let len = u64::from(threads) * 8;
+    let memory = device.allocate(len)?;
+    let slice = Slice { memory: &memory, offset: 0, len };
+    device.launch_whole(&module, &[slice], &Launch { groups: [1; 3], params: Vec::new() }, None)?;
+    let mut got = vec![0; len as usize];
+    device.read(slice, &mut got)?;
+    let got: Vec<u32> =
+        got.chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().expect("of four"))).collect();
+    let first = |i: u32| i / lanes * lanes;
+    Ok((0..threads).all(|i| got[2 * i as usize..][..2] == [first(i), first(i) + lanes - 1]))
 }
