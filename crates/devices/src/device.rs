@@ -62,7 +62,7 @@ impl Device {
     }
 
     /// The fastest device of this machine that gives exact results: a discrete GPU, by CUDA or else
-    /// by Vulkan, if the probe finds it exact; otherwise the processor. Software and integrated
+    /// by Vulkan or WebGPU, if the probe finds it exact; otherwise the processor. Software and integrated
     /// GPUs are never chosen. GPUs are probed at the first call, once per process.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Device {
     pub fn best() -> Result<Device> {
         static BEST: OnceLock<Result<Device>> = OnceLock::new();
         let find = || {
-            for card in [cuda::card, vulkan::card] {
+            for card in [cuda::card, vulkan::card, webgpu::card] {
                 if let Some(card) = card()?.filter(|c| c.exactness == Exactness::Exact) {
                     return Ok(card.device);
                 }

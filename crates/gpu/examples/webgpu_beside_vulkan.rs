@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p elinvar-gpu --features webgpu --example webgpu_beside_vulkan`
 
-use elinvar_core::Result;
+use elinvar_core::{DType, Result};
 use elinvar_driver::{Driver, Vulkan, WebGpu};
 use elinvar_gpu::{Gpu, GpuDevice};
 use elinvar_tensor::Tensor;
@@ -24,7 +24,7 @@ fn timed(count: u32, f: impl Fn() -> Result<()>) -> Result<Duration> {
 
 /// A product of 8 x 8; the device is waited for once, behind all of them.
 fn product<D: Driver>(d: &GpuDevice<D>) -> Result<Duration> {
-    let x: Tensor<Gpu<D>> = Tensor::full([8, 8], 0.5f32, d);
+    let x: Tensor<Gpu<D>> = Tensor::full([8, 8], 0.5, DType::F32, d);
     let start = Instant::now();
     for _ in 0..PRODUCTS {
         x.matmul(&x);
@@ -35,7 +35,7 @@ fn product<D: Driver>(d: &GpuDevice<D>) -> Result<Duration> {
 
 /// Ten maps of 2^16 numbers, which are fused to one launch; the device is waited for.
 fn chain<D: Driver>(d: &GpuDevice<D>) -> Result<Duration> {
-    let x: Tensor<Gpu<D>> = Tensor::full([1 << 16], 0.5f32, d);
+    let x: Tensor<Gpu<D>> = Tensor::full([1 << 16], 0.5, DType::F32, d);
     timed(CHAINS, || {
         let mut y = x.clone();
         for _ in 0..5 {
