@@ -24,11 +24,53 @@ enum Operation {
     Root,
     /// 0 + x
     FromZero,
-    /// A product and a sum, each rounded.
-    #[cfg_attr(not(feature = "webgpu"), allow(dead_code, reason = "SPIR-V forbids to contract"))]
-    ProductAndSum,
+    /// Sums and products that a compiler could contract or reorder.
+    #[cfg(feature = "webgpu")]
+    Rewritten(Rewrite),
     /// Comparisons, magnitude and negation of subnormal numbers.
     Subnormals,
+}
+
+/// What compilers do to sums and products of numbers, if they take them for real ones.
+#[cfg(feature = "webgpu")]
+#[derive(Clone, Copy)]
+enum Rewrite {
+    /// a b + c as one operation.
+    Contract,
+    /// (a + b) - a as b.
+    Cancel,
+    /// a b + a c as a (b + c).
+    Factor,
+    /// (3 a) 5 as 15 a.
+    FoldProduct,
+    /// (a + 3) + 0.1 as a + 3.1.
+    FoldSum,
+}
+
+#[cfg(feature = "webgpu")]
+impl Rewrite {
+    const ALL: [Rewrite; 5] =
+        [Rewrite::Contract, Rewrite::Cancel, Rewrite::Factor, Rewrite::FoldProduct, Rewrite::FoldSum];
+
+    fn kernel<'k>(self, [a, b, c]: [Val<'k>; 3]) -> Val<'k> {
+        let number = |x: f64| a.builder().constant(Constant::float(a.scalar(), x));
+        match self {
+            Rewrite::Contract => a * b + c,
+            Rewrite::Cancel => (a + b) - a,
+            Rewrite::Factor => a * b + a * c,
+            Rewrite::FoldProduct => (a * number(3.1)) * number(5.3),
+            Rewrite::FoldSum => (a + number(3.1)) + number(0.1),
+        }
+    }
+    fn want(self, [a, b, c]: [f32; 3]) -> f32 {
+        match self {
+            Rewrite::Contract => a * b + c,
+            Rewrite::Cancel => (a + b) - a,
+            Rewrite::Factor => a * b + a * c,
+            Rewrite::FoldProduct => (a * 3.1) * 5.3,
+            Rewrite::FoldSum => (a + 3.1) + 0.1,
+        }
+    }
 }
 
 /// What a device's arithmetic was found to do; pairs are of f32 and of f64.
@@ -91,13 +133,18 @@ pub fn arithmetic<D: Whole>(device: &D) -> Result<Arithmetic> {
     Ok(found)
 }
 
-/// Is the sum of a product and a number rounded once, though those are two operations?
+/// Are sums and products contracted or reordered, so that they are not rounded one by one?
 ///
 /// # Errors
 /// As [`arithmetic`].
 #[cfg(feature = "webgpu")]
 pub fn contracts<D: Whole>(device: &D) -> Result<bool> {
-    Ok(!right(device, Elem::F32, Operation::ProductAndSum)?)
+    for rewrite in Rewrite::ALL {
+        if !right(device, Elem::F32, Operation::Rewritten(rewrite))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Are these operations right where operands or results are subnormal? Sum, difference, product,
@@ -197,7 +244,8 @@ fn right<D: Whole>(device: &D, elem: Elem, operation: Operation) -> Result<bool>
             Operation::Division => a.binary(Binary::Div, b),
             Operation::Root => a.unary(Unary::Sqrt),
             Operation::FromZero => a.like(0) + a,
-            Operation::ProductAndSum => a * b + c,
+            #[cfg(feature = "webgpu")]
+            Operation::Rewritten(rewrite) => rewrite.kernel([a, b, c]),
             Operation::Subnormals => {
                 // A digit for each question, as of a number that no device flushes.
                 let zero = a.like(0);
@@ -255,7 +303,8 @@ fn right<D: Whole>(device: &D, elem: Elem, operation: Operation) -> Result<bool>
                 Operation::Division => a[i] / b[i],
                 Operation::Root => a[i].sqrt(),
                 Operation::FromZero => 0.0 + a[i],
-                Operation::ProductAndSum => a[i] * b[i] + c[i],
+                #[cfg(feature = "webgpu")]
+                Operation::Rewritten(_) => unreachable!("tried in f32"),
                 Operation::Subnormals => wanted(a[i]),
             };
             let got = f64::from_le_bytes(got.try_into().expect("eight bytes"));
@@ -267,7 +316,8 @@ fn right<D: Whole>(device: &D, elem: Elem, operation: Operation) -> Result<bool>
                 Operation::Division => a / b,
                 Operation::Root => a.sqrt(),
                 Operation::FromZero => 0.0 + a,
-                Operation::ProductAndSum => a * b + c,
+                #[cfg(feature = "webgpu")]
+                Operation::Rewritten(rewrite) => rewrite.want([a, b, c]),
                 Operation::Subnormals => wanted(f64::from(a)) as f32,
             };
             let got = f32::from_le_bytes(got.try_into().expect("four bytes"));

@@ -1,5 +1,6 @@
 //! What a launch costs by way of `wgpu`, beside this project's Vulkan driver on the same device:
-//! small products one after the other, and a chain of ten maps. Medians of rounds that alternate.
+//! small scans one after the other (sums alone: no multiply-add, which one of the two may have to
+//! build), and a chain of ten maps. Medians of rounds that alternate.
 //!
 //! `cargo run --release -p elinvar-gpu --features webgpu --example webgpu_beside_vulkan`
 
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Rounds, of which the first is not counted: it compiles.
 const ROUNDS: usize = 12;
-/// Products of a round.
-const PRODUCTS: u32 = 500;
+/// Scans of a round.
+const SCANS: u32 = 500;
 /// Chains of a round.
 const CHAINS: u32 = 5;
 
@@ -22,15 +23,15 @@ fn timed(count: u32, f: impl Fn() -> Result<()>) -> Result<Duration> {
     Ok(start.elapsed() / count)
 }
 
-/// A product of 8 x 8; the device is waited for once, behind all of them.
-fn product<D: Driver>(d: &GpuDevice<D>) -> Result<Duration> {
+/// Sums of 8 rows; the device is waited for once, behind all of them.
+fn scan<D: Driver>(d: &GpuDevice<D>) -> Result<Duration> {
     let x: Tensor<Gpu<D>> = Tensor::full([8, 8], 0.5, DType::F32, d);
     let start = Instant::now();
-    for _ in 0..PRODUCTS {
-        x.matmul(&x);
+    for _ in 0..SCANS {
+        x.cumsum(0);
     }
-    x.matmul(&x).block_until_ready()?;
-    Ok(start.elapsed() / (PRODUCTS + 1))
+    x.cumsum(0).block_until_ready()?;
+    Ok(start.elapsed() / (SCANS + 1))
 }
 
 /// Ten maps of 2^16 numbers, which are fused to one launch; the device is waited for.
@@ -57,8 +58,8 @@ fn main() -> Result<()> {
     println!("{}; {}", vulkan.info()?.name, webgpu.info()?.driver);
     let mut all = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
-        all[0].push(product(&vulkan)?);
-        all[1].push(product(&webgpu)?);
+        all[0].push(scan(&vulkan)?);
+        all[1].push(scan(&webgpu)?);
         all[2].push(chain(&vulkan)?);
         all[3].push(chain(&webgpu)?);
     }

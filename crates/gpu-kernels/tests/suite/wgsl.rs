@@ -92,8 +92,8 @@ fn device() -> Option<&'static (Vulkan, Target)> {
                 adds_subnormals: a.adds_subnormals[0],
                 fuses_subnormals: a.fuses_subnormals[0],
                 rounds_subnormals: a.rounds_subnormals[0],
-                // naga does not say that products must stay products.
-                contracts: i.kind != elinvar_driver::Kind::Software,
+                // naga does not say that sums and products must stay what they are.
+                contracts: true,
                 keeps_zeros: a.keeps_zeros,
                 subgroup: None,
                 buffers: i.buffers - 1,

@@ -295,8 +295,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-fn copies<B: Backend>(d: &B::Device) -> Result<()> {
-    for dtype in DType::ALL {
+fn copies<B: Backend>(d: &B::Device, has_f64: bool) -> Result<()> {
+    for dtype in DType::ALL.into_iter().filter(|dtype| has_f64 || *dtype != DType::F64) {
         let mut pinned = Pinned::<B>::new(&[3, 5], dtype, d)?;
         pinned.bytes_mut().iter_mut().zip(0..).for_each(|(b, i)| *b = i % 2);
         let want = pinned.bytes().to_vec();
@@ -326,14 +326,14 @@ fn copies<B: Backend>(d: &B::Device) -> Result<()> {
 
 #[test]
 fn copies_are_futures() {
-    copies::<Reference>(&ReferenceDevice).unwrap();
-    copies::<Gpu<_>>(&interp()).unwrap();
-    copies::<Gpu<_>>(&cuda()).unwrap();
+    copies::<Reference>(&ReferenceDevice, true).unwrap();
+    copies::<Gpu<_>>(&interp(), true).unwrap();
+    copies::<Gpu<_>>(&cuda(), true).unwrap();
     if let Some(d) = vulkan() {
-        copies::<Gpu<_>>(&d).unwrap();
+        copies::<Gpu<_>>(&d, true).unwrap();
     }
     #[cfg(feature = "webgpu")]
     if let Some(d) = super::webgpu() {
-        copies::<Gpu<_>>(&d).unwrap();
+        copies::<Gpu<_>>(&d, false).unwrap();
     }
 }

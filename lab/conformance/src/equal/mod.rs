@@ -83,7 +83,7 @@ pub fn check<B: Backend>(
         // The call shows the dtypes of its operands, and those that it asks for.
         (Ok(Err(e)), Ok(Ok(_)))
             if refusal::says_no_f64(&e)
-                && format!("{call:?}").contains("F64")
+                && format!("{call:?}").to_ascii_lowercase().contains("f64")
                 && refusal::lacks_f64::<B>(device) =>
         {
             Ok(())

@@ -8,7 +8,7 @@ use super::memory::Chunk;
 use super::pipeline::Pipeline;
 use crate::Slice;
 use crate::vulkan::Vulkan;
-use crate::vulkan::touched::{Touch, Touched};
+use crate::touched::{Touch, Touched};
 use ash::vk;
 use elinvar_core::Result;
 use elinvar_kernel::ir::Access;

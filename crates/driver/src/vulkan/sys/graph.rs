@@ -18,7 +18,7 @@ use super::error::error;
 use super::memory::Memory;
 use super::pipeline::Pipeline;
 use crate::loop_limit::{self, Parts};
-use crate::vulkan::touched::Touched;
+use crate::touched::Touched;
 use crate::vulkan::{Module, Vulkan};
 use crate::{Call, CallGraph, Driver, Slice};
 use ash::vk;

@@ -74,9 +74,11 @@ impl Printer<'_> {
         let bool = s == Scalar::Bool;
         let infix = |op: &str| format!("{x} {op} {y}");
         Ok(match op {
+            Binary::Add if s.is_float() && self.target.contracts => self.disguised(a, &infix("+")),
+            Binary::Sub if s.is_float() && self.target.contracts => self.disguised(a, &infix("-")),
+            Binary::Mul if s.is_float() && self.target.contracts => self.disguised(a, &infix("*")),
             Binary::Add => infix("+"),
             Binary::Sub => infix("-"),
-            Binary::Mul if s.is_float() && self.target.contracts => self.disguised(a, &infix("*")),
             Binary::Mul => infix("*"),
             Binary::Div => infix("/"),
             Binary::Min | Binary::And if bool => infix("&"),
@@ -100,13 +102,13 @@ impl Printer<'_> {
         })
     }
 
-    /// A product of which no compiler knows that it is one, so that none adds to it without
-    /// rounding it.
-    fn disguised(&self, like: Value, product: &str) -> String {
+    /// A product or a sum of which no compiler knows that it is one, so that none adds to it
+    /// without rounding it, or takes a term out of it again.
+    fn disguised(&self, like: Value, result: &str) -> String {
         let (float, width) = (self.ty(like), self.width(like));
         let word = vector_name(Scalar::U32, width);
         let zero = if width == 1 { ZERO.to_string() } else { format!("{word}({ZERO})") };
-        format!("bitcast<{float}>(bitcast<{word}>({product}) ^ {zero})")
+        format!("bitcast<{float}>(bitcast<{word}>({result}) ^ {zero})")
     }
 
     pub(super) fn fma(&mut self, a: Value, b: Value, c: Value) -> Result<String, Unsupported> {

@@ -45,7 +45,8 @@ pub struct Target {
     pub fuses_subnormals: bool,
     /// Does rounding to whole numbers tell them from 0?
     pub rounds_subnormals: bool,
-    /// May a product and a sum become a multiply-add? Then products are disguised.
+    /// May a product and a sum become a multiply-add, or sums and products be reordered, as WGSL
+    /// allows? Then each is disguised.
     pub contracts: bool,
     /// Is 0 + x what it should be where x is -0? Where a compiler takes it for x, or a choice
     /// between 0 and -1 for a negation, constants are disguised.
