@@ -17,12 +17,12 @@ mod gemm_f64_tensor_core;
 mod gemm_in_block_split_k;
 mod gemm_mma_sync;
 mod gemm_tma_wgmma;
-#[path = "../../../kernel/tests/support/metal.rs"]
-mod metal;
-mod msl;
 mod llvm;
 #[path = "../../../kernel/tests/support/llvm_tools.rs"]
 mod llvm_tools;
+#[path = "../../../kernel/tests/support/metal.rs"]
+mod metal;
+mod msl;
 mod mutations;
 #[path = "../../../kernel/tests/support/naga.rs"]
 mod naga_compiler;

@@ -1,0 +1,412 @@
+//! All workers of a run, and what they do together.
+
+use crate::element::{Element, Number, elements};
+use crate::exchange::{Exchange, gather_parts, sum_of};
+use crate::launcher::{Launch, launch, local_rank};
+use crate::message::{Call, HEAD, Head, Kind};
+use crate::transport::Transport;
+use crate::transport::local::Local;
+#[cfg(unix)]
+use crate::transport::mpi::MpiTransport;
+use crate::transport::rendezvous::Meeting;
+use crate::transport::tcp::Tcp;
+use crate::tree::{Node, Runs, TreeSum, part};
+use elinvar_core::{DType, Error, Result};
+use sha2::{Digest, Sha256};
+use std::env;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+/// How long a worker waits for another one, unless `ELINVAR_TIME_LIMIT` says otherwise: as long as
+/// PyTorch's for NCCL.
+const TIME_LIMIT: Duration = Duration::from_secs(600);
+
+/// Bytes of a sum up to which each worker sends all that it has to each other one, in one round.
+/// More goes in two rounds, of which each sends a part: fewer bytes, but twice the latency. At
+/// 1 GB/s this is as long as a round trip of 30 us.
+const ONE_ROUND: usize = 32 << 10;
+
+/// All workers of a run. Clones are the same group.
+///
+/// Each worker makes the same calls in the same order; one that makes another is told so, as are
+/// its neighbours. After an error the group is of no more use: all calls return it.
+///
+/// A group of one, which [`Group::init`] gives without a launcher, does nothing in all of them, so
+/// a program needs no other code for it.
+#[derive(Clone, Debug)]
+pub struct Group {
+    rank: usize,
+    size: usize,
+    local_rank: usize,
+    limit: Duration,
+    link: Arc<Mutex<Link>>,
+}
+
+/// What was sent to other workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of numbers, without the heads of messages.
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+struct Link {
+    /// None in a group of one, and after an error.
+    transport: Option<Box<dyn Transport>>,
+    by: String,
+    calls: u64,
+    failed: Option<Error>,
+    sent: Traffic,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // A worker that panics is not expected to come to the end, nor are those that wait for it.
+        if std::thread::panicking()
+            && let Some(transport) = self.transport.take()
+        {
+            transport.abandon();
+        }
+    }
+}
+
+impl Group {
+    fn new(
+        rank: usize,
+        size: usize,
+        local_rank: usize,
+        limit: Duration,
+        link: Option<Box<dyn Transport>>,
+    ) -> Group {
+        Group {
+            rank,
+            size,
+            local_rank,
+            limit,
+            link: Arc::new(Mutex::new(Link {
+                transport: link,
+                by: String::new(),
+                calls: 0,
+                failed: None,
+                sent: Traffic::default(),
+            })),
+        }
+    }
+    /// A group of one.
+    #[must_use]
+    pub fn alone() -> Group {
+        Group::new(0, 1, 0, TIME_LIMIT, None)
+    }
+    /// The group that this process was started for: by `mpirun`, `srun`, torchrun or `elinvar
+    /// launch`; a group of one without a launcher.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the launcher's variables make no sense, or a worker runs another version
+    /// or was told of another number of workers; `DriverMissing` without an MPI library where MPI's
+    /// launcher is used; `Io` if workers do not come within the time limit.
+    pub fn init() -> Result<Group> {
+        let get = |name: &str| env::var(name).ok();
+        let limit = time_limit(get("ELINVAR_TIME_LIMIT"))?;
+        let local = local_rank(get);
+        let (rank, size, by, transport): (_, _, _, Box<dyn Transport>) = match launch(get)? {
+            Launch::Alone => return Ok(Group::new(0, 1, local, limit, None)),
+            Launch::Tcp { rank, workers, host, port } => {
+                let key = key(get("ELINVAR_JOB").as_deref());
+                let by = format!("TCP, {host}:{port}");
+                let meeting = Meeting { host, port, rank, workers, key };
+                (rank, workers, by, Box::new(Tcp::connect(&meeting, Instant::now() + limit)?))
+            }
+            #[cfg(unix)]
+            Launch::Mpi => {
+                let mpi = MpiTransport::start(get("ELINVAR_MPI_LIBRARY").as_deref())?;
+                (mpi.rank(), mpi.workers(), mpi.name(), Box::new(mpi))
+            }
+            #[cfg(not(unix))]
+            Launch::Mpi => {
+                return Err(Error::unsupported(
+                    "distributed: MPI is used on Linux and macOS; ELINVAR_TRANSPORT=tcp needs none",
+                ));
+            }
+        };
+        let group = Group::new(rank, size, local, limit, Some(transport));
+        group.lock().by = by;
+        group.agree("version of elinvar", env!("CARGO_PKG_VERSION").as_bytes())?;
+        Ok(group)
+    }
+    /// A group of threads of this process, one for each of its devices: each takes one of these.
+    #[must_use]
+    pub fn threads(workers: usize) -> Vec<Group> {
+        let all = Local::all(workers).into_iter().enumerate();
+        all.map(|(rank, link)| Group::new(rank, workers, rank, TIME_LIMIT, Some(Box::new(link)))).collect()
+    }
+    /// The same group, whose calls on this worker wait so long for another one.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Group {
+        self.limit = limit;
+        self
+    }
+    /// This worker, from 0.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+    /// The number of workers.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+    /// This worker among those of its machine: the number of the device that it takes.
+    #[must_use]
+    pub fn local_rank(&self) -> usize {
+        self.local_rank
+    }
+    /// How messages go, for a line of the log.
+    #[must_use]
+    pub fn transport(&self) -> String {
+        let link = self.lock();
+        match (&link.transport, link.by.is_empty()) {
+            (None, _) => "none".into(),
+            (Some(_), true) => "threads".into(),
+            (Some(_), false) => link.by.clone(),
+        }
+    }
+    /// What this worker has sent.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.lock().sent
+    }
+    fn lock(&self) -> std::sync::MutexGuard<'_, Link> {
+        // A panic inside leaves messages half sent; the call after it fails by its number.
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until all workers have come here.
+    ///
+    /// # Errors
+    /// `Io` if a worker is gone or does not come in time; `InvalidArgument` if one makes another
+    /// call.
+    pub fn barrier(&self) -> Result<()> {
+        self.call(Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, with: 0 }, |all| {
+            all.exchange(|_| Vec::new(), |_| 0).map(drop)
+        })
+    }
+    /// Is something the same for all: data, a model, settings? Sends a digest of it.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, on every worker, with `what` and who has another one; otherwise as
+    /// [`Group::barrier`].
+    pub fn agree(&self, what: &str, value: &[u8]) -> Result<()> {
+        let mut digest = Sha256::new();
+        digest.update((what.len() as u64).to_le_bytes());
+        digest.update(what);
+        digest.update(value);
+        let mine: [u8; 32] = digest.finalize().into();
+        let call = Call { kind: Kind::Agree, dtype: DType::U8, count: 32, with: 0 };
+        let rank = self.rank;
+        self.call(call, |all| {
+            let got = all.exchange(|_| mine.to_vec(), |_| mine.len())?;
+            let of = |worker: usize| if worker == rank { &mine[..] } else { &got[worker][..] };
+            match (1..all.size).find(|w| of(*w) != of(0)) {
+                None => Ok(()),
+                Some(w) => Err(Error::argument(format!(
+                    "distributed: worker {w} has another {what} than worker 0; it must be the same for all"
+                ))),
+            }
+        })
+    }
+    /// The elements of `root`, for all.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is no such worker; as [`Group::barrier`].
+    pub fn broadcast<T: Element>(&self, x: &mut [T], root: usize) -> Result<()> {
+        if root >= self.size {
+            return Err(Error::argument(format!(
+                "distributed: broadcast of worker {root}; the last of {} is {}",
+                self.size,
+                self.size - 1
+            )));
+        }
+        let call = Call { kind: Kind::Broadcast, dtype: T::DTYPE, count: x.len() as u64, with: root as u64 };
+        let rank = self.rank;
+        self.call(call, |all| {
+            // Workers as seen from the root: the k-th is given by the one without k's highest bit.
+            let (me, size) = ((rank + all.size - root) % all.size, all.size);
+            let real = |k: usize| (k + root) % size;
+            let mut bit = 1;
+            if me != 0 {
+                bit = 1 << me.ilog2();
+                let message = all.receive(real(me - bit), size_of_val(x))?;
+                x.as_mut_bytes().copy_from_slice(&message[HEAD..]);
+                bit *= 2;
+            }
+            while me + bit < size {
+                all.send(real(me + bit), x.as_bytes())?;
+                bit *= 2;
+            }
+            Ok(())
+        })
+    }
+    /// The elements of all workers, one after the other; each has as many.
+    ///
+    /// # Errors
+    /// As [`Group::barrier`]; also if workers have different numbers of elements.
+    pub fn all_gather<T: Element>(&self, x: &[T]) -> Result<Vec<T>> {
+        let call = Call { kind: Kind::AllGather, dtype: T::DTYPE, count: x.len() as u64, with: 0 };
+        let rank = self.rank;
+        self.call(call, |all| {
+            let got = all.exchange(|_| x.as_bytes().to_vec(), |_| size_of_val(x))?;
+            let mut y = Vec::with_capacity(x.len() * all.size);
+            for (worker, bytes) in got.iter().enumerate() {
+                if worker == rank { y.extend_from_slice(x) } else { y.extend(elements::<T>(bytes)) }
+            }
+            Ok(y)
+        })
+    }
+    /// The sum over all workers, for all: their balanced tree, neighbours first.
+    ///
+    /// # Errors
+    /// As [`Group::all_gather`].
+    pub fn all_reduce<T: Number>(&self, x: &[T]) -> Result<Vec<T>> {
+        let node = Node { level: 0, index: self.rank };
+        self.sum(Runs::one_each(self.size), vec![(node, x.to_vec())], x.len())
+    }
+    /// This worker's part, [`Group::part`], of the sum over all workers.
+    ///
+    /// # Errors
+    /// As [`Group::all_gather`].
+    pub fn reduce_scatter<T: Number>(&self, x: &[T]) -> Result<Vec<T>> {
+        let node = Node { level: 0, index: self.rank };
+        self.sum_part(Runs::one_each(self.size), vec![(node, x.to_vec())], x.len())
+    }
+    /// The sum over all shards, for all: their balanced tree, neighbours first, whoever has them.
+    /// `sums` are those of this worker's run ([`Runs::of`]), of `n` elements each.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the run is not this worker's; as [`Group::all_gather`].
+    pub fn all_reduce_shards<T: Number>(
+        &self,
+        runs: Runs,
+        sums: TreeSum<Vec<T>>,
+        n: usize,
+    ) -> Result<Vec<T>> {
+        self.sum(runs, self.checked(runs, sums, n)?, n)
+    }
+    /// This worker's part, [`Group::part`], of [`Group::all_reduce_shards`]: for optimisers of which
+    /// each worker has a part.
+    ///
+    /// # Errors
+    /// As [`Group::all_reduce_shards`].
+    pub fn reduce_scatter_shards<T: Number>(
+        &self,
+        runs: Runs,
+        sums: TreeSum<Vec<T>>,
+        n: usize,
+    ) -> Result<Vec<T>> {
+        self.sum_part(runs, self.checked(runs, sums, n)?, n)
+    }
+    /// The part of `n` elements that is a worker's in [`Group::reduce_scatter`].
+    #[must_use]
+    pub fn part(&self, n: usize, worker: usize) -> Range<usize> {
+        part(n, self.size, worker)
+    }
+    /// The parts of all workers ([`Group::part`]) as one, from this worker's.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is no such part of `n`; as [`Group::barrier`].
+    pub fn all_gather_parts<T: Element>(&self, x: &[T], n: usize) -> Result<Vec<T>> {
+        let (rank, size) = (self.rank, self.size);
+        if x.len() != self.part(n, rank).len() {
+            return Err(Error::argument(format!(
+                "distributed: worker {rank} has {} of {n} elements; its part has {}",
+                x.len(),
+                self.part(n, rank).len()
+            )));
+        }
+        let call = Call { kind: Kind::AllGather, dtype: T::DTYPE, count: n as u64, with: 1 };
+        self.call(call, |all| gather_parts(all, x, n, size))
+    }
+
+    fn checked<T>(&self, runs: Runs, sums: TreeSum<Vec<T>>, n: usize) -> Result<Vec<(Node, Vec<T>)>> {
+        let nodes = sums.into_nodes();
+        let fits =
+            nodes.iter().map(|x| x.0).eq(runs.nodes(self.rank)) && nodes.iter().all(|x| x.1.len() == n);
+        if runs.workers() == self.size && fits {
+            return Ok(nodes);
+        }
+        Err(Error::argument(format!(
+            "distributed: worker {} of {} has sums of other shards than {:?} of {}, or of other sizes than {n}",
+            self.rank,
+            self.size,
+            runs.of(self.rank),
+            runs.shards()
+        )))
+    }
+    fn sum<T: Number>(&self, runs: Runs, mine: Vec<(Node, Vec<T>)>, n: usize) -> Result<Vec<T>> {
+        let call =
+            Call { kind: Kind::AllReduce, dtype: T::DTYPE, count: n as u64, with: runs.shards() as u64 };
+        self.call(call, |all| {
+            if all.size == 1 || n * size_of::<T>() <= ONE_ROUND {
+                return sum_of(all, runs, mine, |_| 0..n);
+            }
+            let size = all.size;
+            let mine = sum_of(all, runs, mine, |worker| part(n, size, worker))?;
+            gather_parts(all, &mine, n, size)
+        })
+    }
+    fn sum_part<T: Number>(&self, runs: Runs, mine: Vec<(Node, Vec<T>)>, n: usize) -> Result<Vec<T>> {
+        let call =
+            Call { kind: Kind::ReduceScatter, dtype: T::DTYPE, count: n as u64, with: runs.shards() as u64 };
+        let size = self.size;
+        self.call(call, |all| sum_of(all, runs, mine, |worker| part(n, size, worker)))
+    }
+    /// Makes a call, which has a number that is the same for all workers.
+    fn call<T>(&self, call: Call, make: impl FnOnce(&mut Exchange<'_>) -> Result<T>) -> Result<T> {
+        let mut link = self.lock();
+        let link = &mut *link;
+        if let Some(failed) = &link.failed {
+            return Err(failed.clone());
+        }
+        let head = Head { number: link.calls, call };
+        link.calls += 1;
+        let until = Instant::now() + self.limit;
+        let mut exchange = Exchange {
+            rank: self.rank,
+            size: self.size,
+            head,
+            until,
+            transport: link.transport.as_deref_mut(),
+            sent: &mut link.sent,
+        };
+        let result = make(&mut exchange);
+        if let Err(e) = &result {
+            link.failed = Some(e.clone());
+            // The other workers are to learn of it: those that wait find this one gone.
+            if let Some(transport) = link.transport.take() {
+                transport.abandon();
+            }
+        }
+        result
+    }
+}
+
+fn time_limit(text: Option<String>) -> Result<Duration> {
+    let Some(text) = text else { return Ok(TIME_LIMIT) };
+    match text.parse() {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => {
+            Err(Error::argument(format!("distributed: ELINVAR_TIME_LIMIT: {text:?} is no number of seconds")))
+        }
+    }
+}
+
+/// What all workers of a job have in common, and others do not.
+fn key(job: Option<&str>) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    digest.update(concat!("elinvar ", env!("CARGO_PKG_VERSION"), "\n"));
+    digest.update(job.unwrap_or_default());
+    digest.finalize().into()
+}

@@ -1,0 +1,173 @@
+//! What workers send each other: a head that says which call it belongs to, then bytes.
+//!
+//! Every message has it, so a worker that makes another call than its neighbour is told which, and
+//! does not take other numbers for its own.
+
+use elinvar_core::{DType, Error, Result};
+use std::fmt;
+
+/// The first bytes of each message: the format, and its version.
+const MAGIC: [u8; 4] = *b"elv1";
+/// Bytes of a head.
+pub const HEAD: usize = 32;
+
+/// The kinds of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A sum over all, for all.
+    AllReduce,
+    /// A sum over all, of which each has a part.
+    ReduceScatter,
+    /// What each has, for all.
+    AllGather,
+    /// What one has, for all.
+    Broadcast,
+    /// Nothing but waiting.
+    Barrier,
+    /// Something that must be equal everywhere.
+    Agree,
+}
+
+const KINDS: [(Kind, &str); 6] = [
+    (Kind::AllReduce, "all_reduce"),
+    (Kind::ReduceScatter, "reduce_scatter"),
+    (Kind::AllGather, "all_gather"),
+    (Kind::Broadcast, "broadcast"),
+    (Kind::Barrier, "barrier"),
+    (Kind::Agree, "agree"),
+];
+
+/// A call, which all workers make alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// What is done.
+    pub kind: Kind,
+    /// The type of the elements.
+    pub dtype: DType,
+    /// How many a worker has.
+    pub count: u64,
+    /// Shards of a sum; the root of a broadcast.
+    pub with: u64,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = KINDS.iter().find(|k| k.0 == self.kind).map_or("", |k| k.1);
+        let Call { dtype, count, with, .. } = self;
+        match self.kind {
+            Kind::AllReduce | Kind::ReduceScatter => {
+                write!(f, "{name} of {count} {dtype} from {with} shards")
+            }
+            Kind::AllGather => write!(f, "{name} of {count} {dtype}"),
+            Kind::Broadcast => write!(f, "{name} of {count} {dtype} of worker {with}"),
+            Kind::Barrier | Kind::Agree => f.write_str(name),
+        }
+    }
+}
+
+/// A head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Which call of its worker it belongs to, from 0.
+    pub number: u64,
+    /// What is called.
+    pub call: Call,
+}
+
+impl Head {
+    /// The first bytes of a message.
+    pub fn bytes(self) -> [u8; HEAD] {
+        let Call { kind, dtype, count, with } = self.call;
+        let mut b = [0; HEAD];
+        b[..4].copy_from_slice(&MAGIC);
+        b[4] = kind as u8;
+        // A place in a list, which programs of one version have in common.
+        b[5] = DType::ALL.iter().position(|t| *t == dtype).map_or(u8::MAX, |i| i as u8);
+        b[8..16].copy_from_slice(&self.number.to_le_bytes());
+        b[16..24].copy_from_slice(&count.to_le_bytes());
+        b[24..].copy_from_slice(&with.to_le_bytes());
+        b
+    }
+    /// From the first bytes of a message.
+    ///
+    /// # Errors
+    /// `Format` if it is no such message.
+    fn read(message: &[u8]) -> Result<Head> {
+        let wrong = || {
+            Error::format(
+                "a message of another program or of another version of elinvar; all workers must run the same",
+            )
+        };
+        let b: &[u8; HEAD] = message.first_chunk().ok_or_else(|| {
+            Error::format(format!("a message of {} bytes, which was cut short", message.len()))
+        })?;
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| b[at + i]));
+        let kind = KINDS.get(usize::from(b[4])).ok_or_else(wrong)?.0;
+        let dtype = *DType::ALL.get(usize::from(b[5])).ok_or_else(wrong)?;
+        if b[..4] != MAGIC {
+            return Err(wrong());
+        }
+        Ok(Head { number: number(8), call: Call { kind, dtype, count: number(16), with: number(24) } })
+    }
+    /// The bytes after the head of a message of `peer`, which must belong to this call and be
+    /// `bytes` long.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the peer makes another call; `Format` if it is no such message.
+    pub fn check(self, peer: usize, message: &[u8], bytes: usize) -> Result<&[u8]> {
+        let place = || format!("distributed: worker {peer}");
+        let theirs = Head::read(message).map_err(|e| e.at(place()))?;
+        if theirs != self {
+            return Err(Error::argument(format!(
+                "distributed: worker {peer} calls {} (its call {}) where this one calls {} (its call {}); all workers must make the same calls",
+                theirs.call, theirs.number, self.call, self.number
+            )));
+        }
+        let body = &message[HEAD..];
+        if body.len() != bytes {
+            let why = format!("{} bytes follow a head that stands for {bytes}", body.len());
+            return Err(Error::format(why).at(place()));
+        }
+        Ok(body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head() -> Head {
+        let call = Call { kind: Kind::AllReduce, dtype: DType::F32, count: 10, with: 8 };
+        Head { number: 3, call }
+    }
+
+    #[test]
+    fn every_head_is_read_as_it_was_written() {
+        for (kind, _) in KINDS {
+            for dtype in DType::ALL {
+                let head = Head { number: u64::MAX, call: Call { kind, dtype, count: 1 << 40, with: 7 } };
+                assert_eq!(Head::read(&head.bytes()).unwrap(), head);
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        let message = [&head().bytes()[..], &[1, 2, 3, 4]].concat();
+        assert_eq!(head().check(1, &message, 4).unwrap(), [1, 2, 3, 4]);
+        let said = |message: &[u8], bytes| head().check(1, message, bytes).unwrap_err().to_string();
+        assert!(said(&message, 8).contains("worker 1: 4 bytes follow a head that stands for 8"));
+        assert!(said(&message[..20], 4).contains("worker 1: a message of 20 bytes, which was cut short"));
+        let mut other = message.clone();
+        other[3] = b'2';
+        assert!(said(&other, 4).contains("another version of elinvar"), "{}", said(&other, 4));
+        let mut other = head();
+        other.call = Call { kind: Kind::Broadcast, with: 2, ..other.call };
+        let said = said(&other.bytes(), 0);
+        assert!(
+            said.contains("worker 1 calls broadcast of 10 f32 of worker 2 (its call 3) where this one calls all_reduce of 10 f32 from 8 shards (its call 3)"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,53 @@
+//! Workers that are threads of one process, as for several devices of one machine.
+
+use super::Transport;
+use elinvar_core::{Error, Result};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Instant;
+
+/// The ends of all channels of a worker; None to itself.
+#[derive(Debug)]
+pub struct Local {
+    to: Vec<Option<Sender<Vec<u8>>>>,
+    from: Vec<Option<Receiver<Vec<u8>>>>,
+}
+
+impl Local {
+    /// For so many workers.
+    pub fn all(workers: usize) -> Vec<Local> {
+        let none =
+            || Local { to: (0..workers).map(|_| None).collect(), from: (0..workers).map(|_| None).collect() };
+        let mut all: Vec<Local> = (0..workers).map(|_| none()).collect();
+        for from in 0..workers {
+            for to in (0..workers).filter(|to| *to != from) {
+                let (sender, receiver) = channel();
+                all[from].to[to] = Some(sender);
+                all[to].from[from] = Some(receiver);
+            }
+        }
+        all
+    }
+}
+
+fn gone(worker: usize) -> Error {
+    Error::io(format!("distributed: worker {worker} has left"))
+}
+
+impl Transport for Local {
+    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<()> {
+        let sender = self.to[to].as_ref().expect("a worker sends nothing to itself");
+        sender.send(message).map_err(|_| gone(to))
+    }
+    fn receive(&mut self, from: usize, until: Instant) -> Result<Vec<u8>> {
+        let receiver = self.from[from].as_ref().expect("a worker receives nothing from itself");
+        let wait = until.saturating_duration_since(Instant::now());
+        receiver.recv_timeout(wait).map_err(|e| match e {
+            RecvTimeoutError::Timeout => super::tcp::late(from),
+            RecvTimeoutError::Disconnected => gone(from),
+        })
+    }
+    fn flush(&mut self, _: Instant) -> Result<()> {
+        Ok(())
+    }
+    fn abandon(self: Box<Self>) {}
+}

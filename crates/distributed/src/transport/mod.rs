@@ -1,0 +1,31 @@
+//! Ways for messages: whole, in order from each worker to each other one.
+
+pub mod local;
+pub mod mpi;
+pub mod rendezvous;
+pub mod tcp;
+
+use elinvar_core::Result;
+use std::fmt::Debug;
+use std::time::Instant;
+
+/// A way to all other workers.
+pub trait Transport: Debug + Send {
+    /// Begins to send a message. Does not wait for the receiver.
+    ///
+    /// # Errors
+    /// `Io` if the worker is gone.
+    fn send(&mut self, to: usize, message: Vec<u8>) -> Result<()>;
+    /// The next message of a worker.
+    ///
+    /// # Errors
+    /// `Io` if the worker is gone, or sends nothing until then.
+    fn receive(&mut self, from: usize, until: Instant) -> Result<Vec<u8>>;
+    /// Waits until all that was sent has left this process's memory.
+    ///
+    /// # Errors
+    /// `Io` if a worker is gone, or does not take it until then.
+    fn flush(&mut self, until: Instant) -> Result<()>;
+    /// Leaves without waiting for anybody: after an error, when the others may never come.
+    fn abandon(self: Box<Self>);
+}

@@ -1,0 +1,157 @@
+//! Workers of an MPI library, which their launcher (`mpirun`, `srun`) started.
+//!
+//! Of MPI only messages between two workers are used. Its sums are not: their order is the
+//! library's, and differs with its version, settings and number of workers.
+
+#[cfg(unix)]
+mod abi;
+#[cfg(unix)]
+mod sys;
+
+#[cfg(unix)]
+pub use on_unix::MpiTransport;
+
+#[cfg(unix)]
+mod on_unix {
+    use super::sys::{Handle, Mpi};
+    use crate::transport::{Transport, tcp};
+    use elinvar_core::{Error, Result};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    /// Bytes of a message at most: more go in several.
+    const PIECE: usize = 1 << 30;
+    /// How often it is asked before the processor is given away: a neighbour on the same core would
+    /// otherwise wait for this one.
+    const SPINS: u32 = 200;
+    const PAUSE: Duration = Duration::from_micros(50);
+
+    /// A worker of an MPI library.
+    #[derive(Debug)]
+    pub struct MpiTransport {
+        mpi: Mpi,
+        rank: usize,
+        workers: usize,
+        /// What is being sent, with its bytes.
+        pending: Vec<(Handle, Vec<u8>)>,
+    }
+
+    impl MpiTransport {
+        /// Loads and initialises the library.
+        ///
+        /// # Errors
+        /// `DriverMissing` without one; `Unsupported`, `Io` if it cannot be used.
+        pub fn start(named: Option<&str>) -> Result<MpiTransport> {
+            let mpi = Mpi::start(named)?;
+            let [rank, workers] = mpi.rank_and_size()?;
+            Ok(MpiTransport { mpi, rank, workers, pending: Vec::new() })
+        }
+        /// This worker.
+        pub fn rank(&self) -> usize {
+            self.rank
+        }
+        /// All of them.
+        pub fn workers(&self) -> usize {
+            self.workers
+        }
+        /// The library, its version, and how it is spoken to.
+        pub fn name(&self) -> String {
+            format!("{} ({})", self.mpi.name(), self.mpi.family())
+        }
+        /// Lets go of what has been sent.
+        fn progress(&mut self) -> Result<()> {
+            let mut error = None;
+            self.pending.retain_mut(|(request, _)| match self.mpi.is_sent(request) {
+                Ok(done) => !done,
+                Err(e) => {
+                    error = Some(e);
+                    true
+                }
+            });
+            error.map_or(Ok(()), Err)
+        }
+        fn wait_for(&mut self, from: usize, until: Instant) -> Result<Vec<u8>> {
+            let mut turns = 0;
+            loop {
+                if let Some(message) = self.mpi.receive(from)? {
+                    return Ok(message);
+                }
+                self.progress()?;
+                turns += 1;
+                pause(turns);
+                if Instant::now() >= until {
+                    return Err(tcp::late(from));
+                }
+            }
+        }
+    }
+
+    fn pause(turns: u32) {
+        if turns < SPINS { thread::yield_now() } else { thread::sleep(PAUSE) }
+    }
+
+    impl Transport for MpiTransport {
+        /// A message of several pieces begins with its length.
+        fn send(&mut self, to: usize, message: Vec<u8>) -> Result<()> {
+            let length = (message.len() as u64).to_le_bytes().to_vec();
+            let pieces: Vec<Vec<u8>> = match message.len() <= PIECE {
+                true => vec![message],
+                false => message.chunks(PIECE).map(<[u8]>::to_vec).collect(),
+            };
+            let first = if pieces.len() > 1 { Some(length) } else { None };
+            for bytes in first.into_iter().chain(pieces) {
+                // SAFETY: the vector's memory is neither moved nor changed while it is in the list,
+                // from which only `progress` takes it, when it is sent.
+                #[allow(unsafe_code)]
+                let request = unsafe { self.mpi.send(to, &bytes) }?;
+                self.pending.push((request, bytes));
+            }
+            self.progress()
+        }
+        fn receive(&mut self, from: usize, until: Instant) -> Result<Vec<u8>> {
+            let first = self.wait_for(from, until)?;
+            // A message has a head, so it is longer than a length.
+            let Ok(length) = <[u8; 8]>::try_from(&first[..]) else { return Ok(first) };
+            let length = u64::from_le_bytes(length);
+            let mut message = Vec::new();
+            while (message.len() as u64) < length {
+                let piece = self.wait_for(from, until)?;
+                (message.try_reserve(piece.len()))
+                    .map_err(|_| Error::memory(format!("distributed: a message of {length} bytes")))?;
+                message.extend_from_slice(&piece);
+            }
+            Ok(message)
+        }
+        fn flush(&mut self, until: Instant) -> Result<()> {
+            let mut turns = 0;
+            while !self.pending.is_empty() {
+                self.progress()?;
+                turns += 1;
+                pause(turns);
+                if Instant::now() >= until {
+                    return Err(Error::io("distributed: a worker takes no messages within the time limit"));
+                }
+            }
+            Ok(())
+        }
+        /// MPI ends in all workers or in none: their launcher ends those that are left.
+        fn abandon(self: Box<Self>) {
+            std::mem::forget(self);
+        }
+    }
+
+    impl Drop for MpiTransport {
+        fn drop(&mut self) {
+            // What is still being sent would be read from freed memory; a worker that never takes
+            // it would keep this one for ever, so the memory is left in place then.
+            if self.flush(Instant::now() + tcp::SILENCE).is_err() {
+                self.pending.drain(..).for_each(std::mem::forget);
+                return;
+            }
+            // It waits for the others. After a panic they may never come: their launcher ends them.
+            if !thread::panicking() {
+                self.mpi.finish();
+            }
+        }
+    }
+}
