@@ -1,8 +1,8 @@
 //! `cargo xtask amd`: what is emitted as LLVM IR, for all architectures of AMD, without a card.
 //!
 //! Every kernel of the library is verified by LLVM 15 and 19 and compiled by clang-19 and by AMD's
-//! compiler library; registers, spills and LDS are printed as a table. What a tool is missing for is
-//! skipped, and said.
+//! compiler library; registers, spills and LDS are printed as a table. What a tool is missing for
+//! is skipped, and said.
 
 use std::process::ExitCode;
 

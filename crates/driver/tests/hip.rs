@@ -1,7 +1,8 @@
 //! AMD's driver on libraries of the test's own, which run kernels on this processor: work in order,
 //! numbers, what is missing.
 //!
-//! What the libraries are is read once in a process; so all of it is tried in children of this test.
+//! What the libraries are is read once in a process; so all of it is tried in children of this
+//! test.
 
 mod doubles;
 

@@ -47,7 +47,8 @@ const LISTS: [&str; 4] = [
     "testing/emulated-cuda/src/sys/api.rs",
 ];
 /// Functions that are tables, by file and name: an arm for each variant, or a row for each case.
-const TABLES: [(&str, &str); 6] = [
+const TABLES: [(&str, &str); 7] = [
+    ("crates/kernel/src/emit/llvm/mod.rs", "op"),
     ("crates/kernel/src/emit/ptx/mod.rs", "op"),
     ("crates/kernel/src/interp/machine/collective.rs", "collective"),
     ("crates/kernel/src/interp/machine/compute.rs", "inst"),
@@ -199,7 +200,7 @@ fn rows(tree: &Tree) -> Vec<Measure> {
             CIRCLES_ACROSS => Some((5, kept)),
             CONSTANTS => Some((155, kept)),
             CPU_LINES => Some((30_500, sizes)),
-            KERNEL_LINES => Some((33_500, sizes)),
+            KERNEL_LINES => Some((34_800, sizes)),
             _ => None,
         };
         Measure { decided: limit, ..measure }

@@ -1,8 +1,8 @@
 //! LLVM IR of the library's kernels: emitted or refused, verified by LLVM 15 and 19, compiled by
 //! clang and by AMD's own library, and run on this processor with the interpreter's bits.
 //!
-//! With `ELINVAR_AMD` set, all kernels are compiled for all architectures, what they need is printed
-//! as a table, and every kernel of the suite is run; without, some of them.
+//! With `ELINVAR_AMD` set, all kernels are compiled for all architectures, what they need is
+//! printed as a table, and every kernel of the suite is run; without, some of them.
 
 use crate::amd_machine::{Case, EXACT, run_all};
 use crate::equal::check;
@@ -88,9 +88,11 @@ fn units(arch: Arch, [m, k, n]: [usize; 3]) -> Vec<elinvar_gpu_kernels::launch::
 }
 
 /// Vector registers that a kernel may keep in memory: none. But gradients of attention in f64 have
-/// more numbers than there are registers where none are accumulators (gfx906, RDNA).
-fn may_spill(k: &Kernel) -> u32 {
-    if k.name.starts_with("attention_backward") && k.name.contains("f64") { 64 } else { 0 }
+/// more numbers than gfx906 has registers, which has no accumulators beside them; LLVM 19 puts 18
+/// aside.
+fn may_spill(k: &Kernel, arch: Arch) -> u32 {
+    let many = k.name.starts_with("attention_backward") && k.name.contains("f64");
+    if many && arch == Arch::Gfx906 { 24 } else { 0 }
 }
 
 /// Compiles texts for an architecture, and looks at what they need. Gives those that spill and
@@ -124,7 +126,7 @@ fn table(arch: Arch, kernels: &[(&Kernel, String)], wide: bool) -> Vec<(Usage, S
     let worst = all.iter().map(|(u, k)| (u.spilled, u.vector_registers, &k.name)).max();
     println!("{}: {} kernels; most spilled, registers: {worst:?}", arch.name(), all.len());
     assert!(all.iter().all(|(u, _)| arch.waves().contains(&u.wave)), "{}", arch.name());
-    let bad = all.into_iter().filter(|(u, k)| u.spilled > may_spill(k));
+    let bad = all.into_iter().filter(|(u, k)| u.spilled > may_spill(k, arch));
     bad.map(|(u, k)| (u, format!("{} {}", arch.name(), k.name))).collect()
 }
 
@@ -150,15 +152,11 @@ fn every_kernel_is_emitted_or_refused() {
             }
         }
         *counts.entry(format!("{}: emitted", arch.name())).or_default() += taken.len();
-        let texts: Vec<String> = taken.iter().map(|(_, text)| text.clone()).collect();
         for version in VERSIONS {
             // LLVM 15 does not know matrix units of RDNA 4.
-            let known = if version == 15 && *arch == Arch::Gfx1201 {
-                texts.len() - by_units.len()
-            } else {
-                texts.len()
-            };
-            match verified(version, &joined(&texts[..known])) {
+            let unknown = |text: &str| version == 15 && *arch == Arch::Gfx1201 && text.contains(".wmma.");
+            let texts = taken.iter().map(|(_, text)| text.clone()).filter(|text| !unknown(text));
+            match verified(version, &joined(&texts.collect::<Vec<_>>())) {
                 Some(said) => said.unwrap_or_else(|e| panic!("{}: {e}", arch.name())),
                 None => println!("skipped: there is no opt-{version} (apt-get install llvm-{version})"),
             }
@@ -207,7 +205,7 @@ struct Run {
 }
 
 thread_local! {
-    /// What is run, if somebody wants to know.
+    /// What is run, if a test asked for it.
     static RUNS: RefCell<Option<Vec<Run>>> = const { RefCell::new(None) };
 }
 

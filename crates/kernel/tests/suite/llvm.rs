@@ -7,13 +7,13 @@ use crate::random::{Dice, inputs, kernel};
 use crate::words::difference;
 use elinvar_kernel::Kernel;
 use elinvar_kernel::builder::Builder;
-use elinvar_kernel::emit::llvm::{Arch, Target, emit, kernarg, target};
+use elinvar_kernel::emit::llvm::{Arch, WaveTarget, emit, kernarg, target};
 use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Access, Builtin, Elem, FragmentLayout as Order, MmaShape, Role, Scalar};
 use elinvar_kernel::text::{parse, print};
 
-fn waves(arch: Arch, wave: u32) -> Target {
-    Target { arch, wave }
+fn waves(arch: Arch, wave: u32) -> WaveTarget {
+    WaveTarget { arch, wave }
 }
 
 /// The interpreter's bits, or a sentence.
@@ -209,8 +209,8 @@ fn products(arch: Arch) -> Vec<Case> {
     all
 }
 
-/// Products of fragments that lie in every way, in buffers and in shared memory, at indices that are
-/// and are not known to be multiples, with every matrix unit.
+/// Products of fragments that lie in every way, in buffers and in shared memory, at indices that
+/// are and are not known to be multiples, with every matrix unit.
 #[test]
 fn fragments_are_where_they_should_be() {
     let mut cases: Vec<Case> =

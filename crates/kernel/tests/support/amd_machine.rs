@@ -2,7 +2,7 @@
 //! `amd_machine.c`, which knows of AMD's devices what their documents say.
 
 use elinvar_kernel::Kernel;
-use elinvar_kernel::emit::llvm::{Target, emit, kernarg};
+use elinvar_kernel::emit::llvm::{WaveTarget, emit, kernarg};
 use elinvar_kernel::interp::{Launch, Memory};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -27,7 +27,12 @@ impl Case {
     ///
     /// # Errors
     /// Why it is refused.
-    pub fn new(kernel: &Kernel, target: Target, launch: &Launch, buffers: &[Memory]) -> Result<Case, String> {
+    pub fn new(
+        kernel: &Kernel,
+        target: WaveTarget,
+        launch: &Launch,
+        buffers: &[Memory],
+    ) -> Result<Case, String> {
         let text = emit(kernel, target).map_err(|e| e.0)?;
         let (kernel, launch, buffers) = (kernel.clone(), launch.clone(), buffers.to_vec());
         Ok(Case { kernel, text, wave: target.wave, launch, buffers })

@@ -36,21 +36,21 @@ const LOG_CHARS: usize = 2000;
 
 macro_rules! table {
     ($($name:ident: $symbol:literal ($($arg:ty),*) $(-> $result:ty)?;)*) => {
-        /// Functions of the library, with the types of `amd_comgr.h`.
-        struct Functions {
+        /// ComgrFunctions of the library, with the types of `amd_comgr.h`.
+        struct ComgrFunctions {
             $($name: unsafe extern "C" fn($($arg),*) $(-> $result)?,)*
         }
 
-        impl Functions {
+        impl ComgrFunctions {
             /// Finds them all, or says which one is missing.
             ///
             /// # Safety
             /// A library that has a function of one of these names has it with these types, and
             /// stays loaded as long as the table is used.
-            unsafe fn of(library: &Library) -> Result<Functions, &'static str> {
+            unsafe fn of(library: &Library) -> Result<ComgrFunctions, &'static str> {
                 // SAFETY: the caller's promise.
                 unsafe {
-                    Ok(Functions {
+                    Ok(ComgrFunctions {
                         $($name: *library.get(concat!($symbol, "\0").as_bytes()).map_err(|_| $symbol)?,)*
                     })
                 }
@@ -83,7 +83,7 @@ table! {
 
 /// The library, loaded.
 pub struct Comgr {
-    table: Functions,
+    table: ComgrFunctions,
     /// Its version, as 2.4.
     version: (usize, usize),
     /// The instruction sets that it compiles for, by their whole names.
@@ -105,7 +105,7 @@ fn load() -> Result<Comgr> {
     let (name, library) = WANTED.load(None)?;
     // SAFETY: a library of this name has its functions with the types of its header; it is leaked,
     // so it stays.
-    let table = unsafe { Functions::of(&library) };
+    let table = unsafe { ComgrFunctions::of(&library) };
     std::mem::forget(library);
     let table = table.map_err(|symbol| WANTED.lacks(&name, symbol))?;
     let (mut version, mut count) = ((0, 0), 0);
@@ -193,7 +193,8 @@ impl Comgr {
         let data =
             self.make(|to| unsafe { (self.table.create_data)(KIND_BC, to) }, self.table.release_data)?;
         let file = c"kernel.ll";
-        // SAFETY: the data was just made, and the text is as long as is said; the library copies it.
+        // SAFETY: the data was just made, and the text is as long as is said; the library copies
+        // it.
         unsafe {
             check((self.table.set_data)(data.raw, text.len(), text.as_ptr().cast()), name)?;
             check((self.table.set_data_name)(data.raw, file.as_ptr()), name)?;

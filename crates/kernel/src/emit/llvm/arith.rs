@@ -1,16 +1,16 @@
 //! LLVM IR: arithmetic and comparisons.
 //!
-//! No instruction carries a flag (`fast`, `nsw`, `exact`, ...), so none gives poison, and LLVM keeps
-//! to IEEE 754. `fdiv` without `!fpmath` is correctly rounded for both floats: AMDGPU expands it to
-//! `div_scale`, a chain of fma and `div_fixup` (`SITargetLowering::LowerFDIV32`, `LowerFDIV64`), as
-//! OpenCL asks of `-cl-fp32-correctly-rounded-divide-sqrt` and of doubles. Roots are not: up to LLVM
-//! 16 `llvm.sqrt` is the bare instruction, wrong by one unit; so they are lowered before, and what is
-//! left is a guess.
+//! No instruction carries a flag (`fast`, `nsw`, `exact`, ...), so none gives poison, and LLVM
+//! keeps to IEEE 754. `fdiv` without `!fpmath` is correctly rounded for both floats: AMDGPU expands
+//! it to `div_scale`, a chain of fma and `div_fixup` (`SITargetLowering::LowerFDIV32`,
+//! `LowerFDIV64`), as OpenCL asks of `-cl-fp32-correctly-rounded-divide-sqrt` and of doubles. Roots
+//! are not: up to LLVM 16 `llvm.sqrt` is the bare instruction, wrong by one unit; so they are
+//! lowered before, and what is left is a guess.
 
-use super::{Emitter, Operand, ty};
+use super::{Assembler, Operand, ty};
 use crate::ir::{Binary, Compare, Constant, Scalar, Unary};
 
-impl Emitter<'_> {
+impl Assembler<'_> {
     /// A constant as an operand. Floats are written as the bits of f64, to which those of f32 are
     /// widened, NaN as well.
     pub(super) fn constant(c: Constant) -> Operand {

@@ -1,11 +1,11 @@
 //! LLVM IR: branches and loops. What they yield are phis.
 
-use super::{Emitter, Operand, ty};
+use super::{Assembler, Operand, ty};
 use crate::ir::{Region, Value};
 use crate::pass::Unsupported;
 use std::fmt::Write;
 
-impl Emitter<'_> {
+impl Assembler<'_> {
     /// Phis of a value that comes from two blocks: one for each of its operands.
     fn phis(&mut self, like: Value, from: [(&[Operand], &str); 2]) -> Vec<Operand> {
         let t = self.part_type(like);

@@ -1,9 +1,9 @@
 //! LLVM IR: conversions. Floats that become integers fit: lowering has seen to it.
 
-use super::{Emitter, Operand, ty};
+use super::{Assembler, Operand, ty};
 use crate::ir::Scalar;
 
-impl Emitter<'_> {
+impl Assembler<'_> {
     pub(super) fn convert(&mut self, to: Scalar, from: Scalar, a: &str) -> Operand {
         let (t, f) = (ty(to), ty(from));
         let word = match (from, to) {

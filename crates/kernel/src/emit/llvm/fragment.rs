@@ -1,10 +1,10 @@
 //! LLVM IR: fragments of matrix units, by MFMA and WMMA.
 //!
-//! Which lane has which element is written in the ISA documents ("Matrix Arithmetic Instructions" of
-//! CDNA 3, "Wave Matrix Multiply Accumulate" of RDNA 3 and 4) and told by AMD's matrix instruction
-//! calculator. In all of them, with g = lane % 16 and h = lane / 16, a lane has elements of row g of
-//! the left factor, of column g of the right one, and of column g of the sums. Where along the other
-//! side its element e is, differs ([`Spread`]):
+//! Which lane has which element is written in the ISA documents ("Matrix Arithmetic Instructions"
+//! of CDNA 3, "Wave Matrix Multiply Accumulate" of RDNA 3 and 4) and told by AMD's matrix
+//! instruction calculator. In all of them, with g = lane % 16 and h = lane / 16, a lane has
+//! elements of row g of the left factor, of column g of the right one, and of column g of the sums.
+//! Where along the other side its element e is, differs ([`Spread`]):
 //!
 //! | | terms of factors | rows of sums |
 //! |---|---|---|
@@ -13,12 +13,12 @@
 //! | `v_wmma_f32_16x16x16`, RDNA 3 | e (both halves of the wave have all) | h + 2 e |
 //! | `v_wmma_f32_16x16x16`, RDNA 4 | 8 h + e | 8 h + e |
 //!
-//! A fragment is one vector. Factors of f32 are rounded to tf32 where they are loaded, as everywhere;
-//! the unit then multiplies them exactly.
+//! A fragment is one vector. Factors of f32 are rounded to tf32 where they are loaded, as
+//! everywhere; the unit then multiplies them exactly.
 
 use super::memory::{elem_type, pointer};
 use super::target::MatrixUnits;
-use super::{Emitter, Operand};
+use super::{Assembler, Operand};
 use crate::ir::{Elem, Fragment, FragmentLayout, Place, Role, Scalar, Value};
 use crate::pass::Unsupported;
 
@@ -44,7 +44,7 @@ struct Corner {
     aligned: u32,
 }
 
-impl Emitter<'_> {
+impl Assembler<'_> {
     /// The vector that a fragment is.
     pub(super) fn fragment_type(&self, f: Fragment) -> String {
         let elements = self.spread(f).elements;

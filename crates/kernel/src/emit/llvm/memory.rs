@@ -3,7 +3,7 @@
 //! Buffers are in address space 1, shared memory (LDS) in 3. A vector begins at a multiple of its
 //! width, so it is one access, of which at most 16 bytes are known to be aligned.
 
-use super::{Emitter, Operand, ty};
+use super::{Assembler, Operand, ty};
 use crate::ir::{Access, Atomic, Elem, Place, Scalar, Value};
 
 /// Of a buffer that is only read: the same whenever it is loaded.
@@ -33,7 +33,7 @@ pub(super) fn pointer(p: Place) -> (&'static str, &'static str) {
     }
 }
 
-impl Emitter<'_> {
+impl Assembler<'_> {
     pub(super) fn elem(&self, p: Place) -> Elem {
         match p {
             Place::Buffer(i) => self.k.buffers[i as usize].elem,

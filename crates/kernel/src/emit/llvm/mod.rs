@@ -1,17 +1,18 @@
 //! The LLVM IR emitter, for AMD's compiler library (comgr) to compile.
 //!
 //! The kernel is verified, optimised and lowered first; what is left maps to LLVM IR instruction by
-//! instruction, in files of the same names as those of other targets. The text is read by LLVM 15 and
-//! all later ones: opaque pointers, no attribute and no word that came after. (Fragments of RDNA 4
-//! are for LLVM 18 and later, which know it.)
+//! instruction, in files of the same names as those of other targets. The text is read by LLVM 15
+//! and all later ones: opaque pointers, no attribute and no word that came after. (Fragments of
+//! RDNA 4 are for LLVM 18 and later, which know it.)
 //!
-//! What the IR promises, LLVM keeps where it is not told otherwise: no instruction carries a flag, so
-//! products and sums are not contracted (clang's `-ffp-contract` is for languages, not for texts),
-//! subnormals are kept by `denormal-fp-math`, nothing is poison.
+//! What the IR promises, LLVM keeps where it is not told otherwise: no instruction carries a flag,
+//! so products and sums are not contracted (clang's `-ffp-contract` is for languages, not for
+//! texts), subnormals are kept by `denormal-fp-math`, nothing is poison.
 //!
-//! A value is an operand for each of its numbers (a fragment is one vector). Parameters of the kernel
-//! `main`, each at the next multiple of its size: the address of each buffer, in the kernel's order,
-//! the kernel's parameters, and how many workgroups there are along each axis ([`kernarg`]).
+//! A value is an operand for each of its numbers (a fragment is one vector). Parameters of the
+//! kernel `main`, each at the next multiple of its size: the address of each buffer, in the
+//! kernel's order, the kernel's parameters, and how many workgroups there are along each axis
+//! ([`kernarg`]).
 
 mod arith;
 mod control;
@@ -26,7 +27,7 @@ use crate::ir::{Access, Builtin, Fragment, Kernel, Op, Region, Scalar, Type, Val
 use crate::pass::{self, Legalize, Unsupported};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-pub use target::{Arch, GROUP_LIMIT, LDS_BYTES, MatrixUnits, Target, target};
+pub use target::{Arch, GROUP_LIMIT, LDS_BYTES, MatrixUnits, WaveTarget, target};
 
 /// The triple of all targets.
 pub const TRIPLE: &str = "amdgcn-amd-amdhsa";
@@ -95,9 +96,9 @@ pub fn legal(kernel: &Kernel) -> Result<Kernel, Unsupported> {
 /// # Errors
 /// [`Unsupported`] if the kernel is not valid, or needs what the target lacks or this emitter has
 /// not.
-pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Unsupported> {
+pub fn emit(kernel: &Kernel, target: WaveTarget) -> Result<String, Unsupported> {
     let k = legal(kernel)?;
-    let mut e = Emitter {
+    let mut e = Assembler {
         k: &k,
         target,
         indices: IndexAnalysis::of(&k),
@@ -127,9 +128,9 @@ fn ty(s: Scalar) -> &'static str {
 /// A name or a constant, as it is written where it is used.
 type Operand = String;
 
-struct Emitter<'a> {
+struct Assembler<'a> {
     k: &'a Kernel,
-    target: Target,
+    target: WaveTarget,
     /// What indices are made of.
     indices: IndexAnalysis<'a>,
     body: String,
@@ -143,14 +144,14 @@ struct Emitter<'a> {
     declared: BTreeMap<String, String>,
 }
 
-impl Emitter<'_> {
+impl Assembler<'_> {
     fn unsupported<T>(&self, what: &str) -> Result<T, Unsupported> {
         Err(Unsupported(format!("{}: {what}", self.k.name)))
     }
 
     /// What a device refuses, said before.
     fn check(&self) -> Result<(), Unsupported> {
-        let (needs, Target { arch, wave }) = (self.k.features(), self.target);
+        let (needs, WaveTarget { arch, wave }) = (self.k.features(), self.target);
         if !arch.waves().contains(&wave) {
             return self.unsupported(&format!("{} has no waves of {wave} lanes", arch.name()));
         }
@@ -170,7 +171,7 @@ impl Emitter<'_> {
     }
 
     fn module(self) -> String {
-        let (k, Target { arch, wave }) = (self.k, self.target);
+        let (k, WaveTarget { arch, wave }) = (self.k, self.target);
         let mut all =
             format!("; {} for {}, waves of {wave}\ntarget triple = \"{TRIPLE}\"\n\n", k.name, arch.name());
         for (i, s) in k.shared.iter().enumerate() {

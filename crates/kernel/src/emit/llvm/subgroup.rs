@@ -4,7 +4,7 @@
 //! RDNA a half of a wave of 64), `readlane` a wave. Source: "AMDGPU Usage" and the ISA documents,
 //! "Data Parallel Processing", "LDS instructions".
 
-use super::{Emitter, Operand};
+use super::{Assembler, Operand};
 use crate::ir::{Binary, Reduce, Scalar};
 use crate::pass::Unsupported;
 
@@ -16,7 +16,7 @@ const SWAP_PAIRS: u32 = 0b01_00_11_10;
 const REVERSE_8: u32 = 0x141;
 const REVERSE_16: u32 = 0x140;
 
-impl Emitter<'_> {
+impl Assembler<'_> {
     /// The number of a lane in its wave.
     pub(super) fn lane_of_wave(&mut self) -> Operand {
         let index = self.local_index();

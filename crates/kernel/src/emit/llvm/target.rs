@@ -1,7 +1,7 @@
 //! What LLVM IR is compiled for: AMD's architectures and their properties.
 //!
-//! Sources: "User Guide for AMDGPU Backend" of LLVM (waves, LDS, address spaces), the ISA documents of
-//! CDNA 2 and 3 and of RDNA 2, 3 and 4 (matrix instructions).
+//! Sources: "User Guide for AMDGPU Backend" of LLVM (waves, LDS, address spaces), the ISA documents
+//! of CDNA 2 and 3 and of RDNA 2, 3 and 4 (matrix instructions).
 
 use crate::ir::{Elem, Kernel, MmaShape};
 
@@ -35,7 +35,8 @@ pub enum MatrixUnits {
     None,
     /// `v_mfma_*` by waves of 64, of f16, bf16 and f32.
     Mfma,
-    /// `v_wmma_*` of RDNA 3 by waves of 32, of f16 and bf16: both halves of a wave hold all factors.
+    /// `v_wmma_*` of RDNA 3 by waves of 32, of f16 and bf16: both halves of a wave hold all
+    /// factors.
     Wmma,
     /// Those of RDNA 4: each half of a wave holds half of the terms.
     WmmaHalves,
@@ -101,7 +102,7 @@ impl Arch {
 
 /// What is compiled for: an architecture, and how many lanes a wave has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
+pub struct WaveTarget {
     /// The architecture.
     pub arch: Arch,
     /// Lanes of a wave: one of [`Arch::waves`].
@@ -110,7 +111,7 @@ pub struct Target {
 
 /// What a kernel is compiled for on an architecture: waves as large as its subgroups, if there are
 /// such waves, or else those that the architecture prefers. Smaller subgroups share a wave.
-pub fn target(kernel: &Kernel, arch: Arch) -> Target {
+pub fn target(kernel: &Kernel, arch: Arch) -> WaveTarget {
     let wanted = kernel.subgroup.filter(|lanes| arch.waves().contains(lanes));
-    Target { arch, wave: wanted.unwrap_or(arch.waves()[0]) }
+    WaveTarget { arch, wave: wanted.unwrap_or(arch.waves()[0]) }
 }
