@@ -151,14 +151,33 @@ impl HostData {
     }
     /// The elements, little-endian, as stored in files.
     pub fn to_le_bytes(&self) -> Vec<u8> {
-        match_storage!(HostData self; storage v: T => v.iter().flat_map(|x| T::to_le_bytes(*x)).collect();
-            HostData::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            HostData::F64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            HostData::I64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            HostData::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            HostData::U8(v) => v.to_vec(),
-            HostData::Bool(v) => v.iter().map(|x| *x as u8).collect(),
-        )
+        let mut bytes = vec![0; self.len() * self.dtype().size()];
+        self.write_le_bytes(&mut bytes);
+        bytes
+    }
+    /// Writes the elements, little-endian, to the first bytes of a slice.
+    ///
+    /// # Panics
+    /// If the slice is too short.
+    pub fn write_le_bytes(&self, to: &mut [u8]) {
+        let to = &mut to[..self.len() * self.dtype().size()];
+        macro_rules! write {
+            ($v:expr, $t:ty) => {
+                to.as_chunks_mut::<{ size_of::<$t>() }>()
+                    .0
+                    .iter_mut()
+                    .zip(&$v[..])
+                    .for_each(|(c, x)| *c = <$t>::to_le_bytes(*x))
+            };
+        }
+        match_storage!(HostData self; storage v: T => write!(v, T);
+            HostData::F32(v) => write!(v, f32),
+            HostData::F64(v) => write!(v, f64),
+            HostData::I64(v) => write!(v, i64),
+            HostData::I32(v) => write!(v, i32),
+            HostData::U8(v) => to.copy_from_slice(v),
+            HostData::Bool(v) => to.iter_mut().zip(&v[..]).for_each(|(b, x)| *b = *x as u8),
+        );
     }
     /// Elements from little-endian bytes.
     ///

@@ -214,6 +214,9 @@ impl Streams for Any {
     fn stream(d: &Device) -> Result<Arc<dyn StreamObject>> {
         on!(d, B, d => B::stream(d))
     }
+    fn current_stream(d: &Device) -> Result<Arc<dyn StreamObject>> {
+        on!(d, B, d => B::current_stream(d))
+    }
     fn pin(d: &Device, bytes: usize) -> Result<Box<dyn PinnedObject>> {
         on!(d, B, d => B::pin(d, bytes))
     }

@@ -36,8 +36,8 @@ pub enum Call {
     Queue,
     /// A queue, by its number, has to wait for another.
     After(u32, u32),
-    /// So many bytes were copied from or to pinned memory.
-    Transfer(u64),
+    /// A queue, by its number, copied so many bytes from or to pinned memory.
+    Transfer(u32, u64),
 }
 
 impl Call {
@@ -55,7 +55,7 @@ impl Call {
             | Call::Replay(_)
             | Call::Queue
             | Call::After(..)
-            | Call::Transfer(_) => false,
+            | Call::Transfer(..) => false,
         }
     }
 }
@@ -174,11 +174,11 @@ impl Driver for Null {
         Ok(vec![0; bytes])
     }
     fn upload(&self, from: Vec<u8>, to: Slice<'_, Self>) -> Result<Vec<u8>> {
-        self.record_call(Call::Transfer(to.len));
+        self.record_call(Call::Transfer(self.queue, to.len));
         Ok(from)
     }
     fn download(&self, from: Slice<'_, Self>, mut to: Vec<u8>) -> Result<Vec<u8>> {
-        self.record_call(Call::Transfer(from.len));
+        self.record_call(Call::Transfer(self.queue, from.len));
         to.fill(0);
         Ok(to)
     }

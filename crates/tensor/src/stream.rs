@@ -4,7 +4,7 @@
 //! The rules are in `docs/guide/devices.md`.
 
 use crate::Tensor;
-use elinvar_core::{DType, Element, Error, Result, Shape};
+use elinvar_core::{DType, Element, Error, HostTensor, Result, Shape};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::{Backend, DeviceOf, EventObject, PinnedObject, StreamObject, TransferObject};
 use elinvar_ops::recording;
@@ -54,6 +54,19 @@ impl<B: Backend> Stream<B> {
     fn of(device: &B::Device) -> Result<Stream<B>> {
         recording::refuse("making a stream")?;
         Ok(Stream { device: device.clone(), object: B::stream(device)? })
+    }
+    /// The stream in whose scope this thread is; outside of every scope, the device's first.
+    ///
+    /// # Errors
+    /// What opening the device reports.
+    pub fn current<D: DeviceOf<Backend = B>>(device: &D) -> Result<Stream<B>>
+    where
+        B: Backend<Device = D>,
+    {
+        Stream::current_of(device)
+    }
+    fn current_of(device: &B::Device) -> Result<Stream<B>> {
+        Ok(Stream { device: device.clone(), object: B::current_stream(device)? })
     }
     /// Its device.
     pub fn device(&self) -> &B::Device {
@@ -162,13 +175,52 @@ impl<B: Backend> Pinned<B> {
     pub fn dtype(&self) -> DType {
         self.dtype
     }
+    fn size(&self) -> usize {
+        self.shape.numel() * self.dtype.size()
+    }
+    /// Bytes of the memory: at least those of the elements.
+    pub fn capacity(&self) -> usize {
+        self.object.bytes().len()
+    }
+    /// The same memory for the elements of another tensor; what they are is not said.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if they need more bytes than there are, or the shape has too many
+    /// elements.
+    pub fn reuse(self, sizes: &[usize], dtype: DType) -> Result<Pinned<B>> {
+        let pinned = Pinned { shape: Shape::new(sizes)?, dtype, ..self };
+        if pinned.size() > pinned.capacity() {
+            return Err(Error::argument(format!(
+                "pinned: {} x {dtype} needs {} bytes, and the memory has {}",
+                pinned.shape,
+                pinned.size(),
+                pinned.capacity()
+            )));
+        }
+        Ok(pinned)
+    }
     /// The elements, row-major, as little-endian bytes; a bool is 0 or 1.
     pub fn bytes(&self) -> &[u8] {
-        self.object.bytes()
+        &self.object.bytes()[..self.size()]
     }
     /// The bytes, to be filled.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.object.bytes_mut()
+        let size = self.size();
+        &mut self.object.bytes_mut()[..size]
+    }
+    /// Fills it with the elements of a tensor in host memory.
+    ///
+    /// # Errors
+    /// `DTypeMismatch`, or `ShapeMismatch` if it is not of this shape.
+    pub fn copy_from(&mut self, x: &HostTensor) -> Result<()> {
+        if x.dtype() != self.dtype {
+            return Err(Error::dtype(format!("pinned: a tensor of {} for {}", x.dtype(), self.dtype)));
+        }
+        if *x.shape() != self.shape {
+            return Err(Error::shape(format!("pinned: a tensor of shape {} for {}", x.shape(), self.shape)));
+        }
+        x.data().write_le_bytes(self.bytes_mut());
+        Ok(())
     }
     /// Fills it with elements, row-major.
     ///

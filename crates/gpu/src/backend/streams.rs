@@ -124,6 +124,10 @@ impl<D: Driver> Streams for Gpu<D> {
         let queue = d.opened()?.add_queue()?;
         Ok(Arc::new(GpuStream { device: d.clone(), queue }))
     }
+    fn current_stream(d: &GpuDevice<D>) -> Result<Arc<dyn StreamObject>> {
+        let queue = d.opened()?.scope();
+        Ok(Arc::new(GpuStream { device: d.clone(), queue }))
+    }
     fn pin(d: &GpuDevice<D>, bytes: usize) -> Result<Box<dyn PinnedObject>> {
         Ok(Box::new(GpuPinned { device: d.clone(), memory: d.driver()?.pin(bytes)? }))
     }

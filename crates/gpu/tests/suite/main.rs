@@ -5,6 +5,7 @@ mod capture;
 mod equal;
 mod fusion;
 mod gemm_fast;
+mod loader;
 mod long_loops;
 mod max_pool_backward;
 mod memory;

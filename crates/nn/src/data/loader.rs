@@ -7,7 +7,9 @@
 use crate::data::dataset::exists;
 use crate::data::prefetch::{Ahead, Make, guarded};
 use crate::data::sampler::Order;
-use crate::data::{Collate, Dataset, Draw, Pairs, Prefetch, SampleRandom, Stack, Stackable, Upload};
+use crate::data::{
+    Collate, Dataset, DeviceBatches, Draw, Pairs, Prefetch, SampleRandom, Stack, Stackable, Upload,
+};
 use elinvar_core::{Error, HostTensor, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
@@ -87,6 +89,7 @@ pub struct Loader<D: Dataset = Pairs, C = Stack> {
     drop_last: bool,
     augment: Option<Augment<D::Item>>,
     prefetch: Prefetch,
+    double_buffer: bool,
 }
 
 /// A random augmentation of a sample.
@@ -111,6 +114,7 @@ impl<D: Dataset, C> Clone for Loader<D, C> {
             drop_last: self.drop_last,
             augment: self.augment.clone(),
             prefetch: self.prefetch,
+            double_buffer: self.double_buffer,
         }
     }
 }
@@ -124,6 +128,7 @@ impl<D: Dataset, C> fmt::Debug for Loader<D, C> {
             .field("drop_last", &self.drop_last)
             .field("augment", &self.augment.as_ref().map(|a| a.seed))
             .field("prefetch", &self.prefetch)
+            .field("double_buffer", &self.double_buffer)
             .finish()
     }
 }
@@ -145,6 +150,7 @@ impl<D: Dataset> Loader<D, Stack> {
             drop_last: false,
             augment: None,
             prefetch: Prefetch::new(0),
+            double_buffer: true,
         })
     }
 }
@@ -194,6 +200,7 @@ impl<D: Dataset, C> Loader<D, C> {
             drop_last: self.drop_last,
             augment: self.augment,
             prefetch: self.prefetch,
+            double_buffer: self.double_buffer,
         }
     }
     /// Augments each sample before it is put into a batch: `f` gets random numbers that depend on
@@ -211,6 +218,14 @@ impl<D: Dataset, C> Loader<D, C> {
     #[must_use]
     pub fn prefetch(mut self, prefetch: Prefetch) -> Self {
         self.prefetch = prefetch;
+        self
+    }
+    /// Double buffering, which is on: while a step computes, the next batch is gathered in pinned
+    /// memory and copied in a stream of its own (see [`DeviceBatches`]). Off, a batch is made and
+    /// copied when it is asked for. The batches are the same.
+    #[must_use]
+    pub fn double_buffer(mut self, double_buffer: bool) -> Self {
+        self.double_buffer = double_buffer;
         self
     }
     /// The data set.
@@ -277,8 +292,8 @@ where
         epoch: u64,
         start: usize,
         device: &'a B::Device,
-    ) -> impl Iterator<Item = Result<Batch<B>>> + 'a {
-        self.host_epoch(epoch, start).map(move |batch| batch?.to_device(device))
+    ) -> DeviceBatches<'a, B> {
+        DeviceBatches::new(self.host_epoch(epoch, start), device, self.double_buffer)
     }
 }
 

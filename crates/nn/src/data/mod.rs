@@ -3,7 +3,8 @@
 //! * A [`Dataset`] has samples by index: [`Pairs`] and [`TensorDataset`] in memory, [`TokenBlocks`]
 //!   of a text, or one of your own; the methods of the trait split, map and concatenate.
 //! * A [`Loader`] puts them into batches by a [`Collate`], in an order that is the same on every
-//!   machine, and may prefetch them on other threads ([`Prefetch`]).
+//!   machine, and may prefetch them on other threads ([`Prefetch`]). On their way to a device
+//!   the next one is copied while a step computes ([`DeviceBatches`]).
 //! * Readers: [`Csv`], [`idx`] (the format of MNIST), [`Text`]; with the feature `image` a folder
 //!   of images; with the feature `tokenizers` every `tokenizer.json`.
 //! * [`transform`]: random augmentation of images, as a function of seed, epoch and sample alone.
@@ -12,6 +13,7 @@
 mod collate;
 mod csv;
 mod dataset;
+mod device_batches;
 mod digits;
 mod file;
 pub mod idx;
@@ -32,6 +34,7 @@ pub use self::csv::{Classes, Column, Csv, Missing, Table};
 pub use self::image::{Fit, ImageFolder, ImageReader};
 pub use collate::{Collate, Pad, Padded, Stack, Stackable};
 pub use dataset::{Concat, Dataset, Mapped, Subset};
+pub use device_batches::DeviceBatches;
 pub use digits::{Digits, digits};
 pub use loader::{Batch, Batches, HostBatch, Loader};
 pub use prefetch::Prefetch;

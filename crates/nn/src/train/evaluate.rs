@@ -41,9 +41,14 @@ pub fn evaluate_on<B: Backend, M: Module<B> + ?Sized, S: Source<B>>(
 ) -> Result<Score> {
     model.eval();
     let mut sums = Sums::default();
-    for batch in source.epoch(0, 0, device).take(batches.unwrap_or(usize::MAX)) {
-        let batch = batch?;
+    let (mut epoch, wanted) = (source.epoch(0, 0, device), batches.unwrap_or(usize::MAX));
+    for i in 0..wanted {
+        let Some(batch) = epoch.next().transpose()? else { break };
         try_run(|| no_grad(|| objective.measure(model, &batch).map(|m| sums.add(&m))))??;
+        if i + 1 < wanted {
+            epoch.gather();
+            epoch.send();
+        }
     }
     sums.score()
 }

@@ -51,6 +51,6 @@ pub use evaluate::{Prediction, evaluate, evaluate_on, predict};
 pub use objective::{Classification, Measured, NextToken, Objective};
 pub use recorded::TensorBatch;
 pub use score::Score;
-pub use source::Source;
+pub use source::{Feed, OnDemand, Source};
 pub use train_step::TrainStep;
 pub use trainer::Trainer;

@@ -3,7 +3,7 @@
 use super::checkpoint::{Restored, State};
 use super::score::Sums;
 use super::{
-    Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Objective, Position, Report, Score,
+    Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Feed, Objective, Position, Report, Score,
     Source, Step, TensorBatch, TrainStep,
 };
 use crate::Module;
@@ -204,7 +204,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             let source = self.source;
             let mut epoch = source.epoch(run.at.epoch as u64, run.at.batch, device);
             while run.at.batch < batches {
-                let told = self.step(&mut run, &mut epoch, steps, batches)?;
+                let told = self.step(&mut run, &mut *epoch, steps, batches)?;
                 if told {
                     run.report.stopped = true;
                     return Ok(run.report);
@@ -250,10 +250,13 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     }
 
     /// One step of the optimiser. Returns whether a callback ends the run.
+    ///
+    /// While the device works, the next batch is made in host memory. It is copied when no callback
+    /// has ended the run: what is copied is computed with.
     fn step(
         &mut self,
         run: &mut Run<B>,
-        epoch: &mut dyn Iterator<Item = Result<S::Batch>>,
+        epoch: &mut dyn Feed<S::Batch>,
         steps: u64,
         batches: usize,
     ) -> Result<bool> {
@@ -264,20 +267,32 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         } else {
             self.optimizer.set_lr(run.base_lr);
         }
-        let mut next = || {
+        let next = |epoch: &mut dyn Feed<S::Batch>| {
             let _span = profile::span("batch");
             epoch.next().ok_or_else(|| {
                 Error::argument(format!("train: the source announced {batches} batches and gave fewer"))
             })?
         };
         let measured = if self.one.is_captured() {
-            let batches: Vec<S::Batch> = (0..n).map(|_| next()).collect::<Result<_>>()?;
+            let batches: Vec<S::Batch> = (0..n).map(|_| next(epoch)).collect::<Result<_>>()?;
             self.one.run(self.optimizer, &batches)?
         } else {
-            self.one.run_plain(self.optimizer, n, &mut |_, f| f(&next()?))?
+            self.one.run_plain(self.optimizer, n, &mut |i, f| {
+                f(&next(epoch)?)?;
+                if i + 1 < n {
+                    epoch.gather();
+                    epoch.send();
+                }
+                Ok(())
+            })?
         };
         if let Some(ema) = &mut self.ema {
             ema.update(self.model)?;
+        }
+        let is_last = run.at.batch + n == batches;
+        if !is_last {
+            let _span = profile::span("batch");
+            epoch.gather();
         }
         let sums = try_run(|| {
             let mut sums = Sums::default();
@@ -300,8 +315,11 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         run.at.batch += n;
         run.at.step += 1;
         // The end of an epoch writes its own checkpoint.
-        if run.at.batch < batches && self.checkpoints.as_ref().is_some_and(|c| c.is_due(run.at.step)) {
+        if !is_last && self.checkpoints.as_ref().is_some_and(|c| c.is_due(run.at.step)) {
             self.write(run, false)?;
+        }
+        if !(is_last || end) {
+            epoch.send();
         }
         Ok(end)
     }

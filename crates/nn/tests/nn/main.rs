@@ -8,6 +8,7 @@ mod architectures;
 mod attention;
 mod csv;
 mod dataset;
+mod double_buffer;
 mod generate;
 mod idx;
 #[cfg(feature = "image")]

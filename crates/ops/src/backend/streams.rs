@@ -77,6 +77,11 @@ pub trait Streams: Memory {
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
     fn stream(d: &Self::Device) -> Result<Arc<dyn StreamObject>>;
+    /// The stream in whose scope this thread is; outside of every scope, the device's first.
+    ///
+    /// # Errors
+    /// What opening the device reports.
+    fn current_stream(d: &Self::Device) -> Result<Arc<dyn StreamObject>>;
     /// So many bytes of pinned memory, all 0.
     ///
     /// # Errors
@@ -216,6 +221,11 @@ macro_rules! host_streams {
         impl<$($g)*> $crate::backend::Streams for $backend {
             fn stream(d: &Self::Device) -> $crate::t::Result<std::sync::Arc<dyn $crate::t::StreamObject>> {
                 Ok(std::sync::Arc::new($crate::t::HostStream(d.to_string())))
+            }
+            fn current_stream(
+                d: &Self::Device,
+            ) -> $crate::t::Result<std::sync::Arc<dyn $crate::t::StreamObject>> {
+                <Self as $crate::backend::Streams>::stream(d)
             }
             fn pin(d: &Self::Device, bytes: usize) -> $crate::t::Result<Box<dyn $crate::t::PinnedObject>> {
                 $crate::t::HostPinned::zeroed(d.to_string(), bytes)

@@ -95,20 +95,13 @@ impl Device {
 /// What of a kernel's arithmetic flushes subnormal numbers on a device that has nothing to build it
 /// from.
 pub(super) fn flushed(k: &Kernel, device: &Device) -> Option<&'static str> {
-    let lacks = [!device.adds_subnormals[0] && !device.wide, !device.adds_subnormals[1]];
     let mut found = None;
     k.body.each_inst(&mut |inst| {
         let (Op::Binary(Binary::Add | Binary::Sub | Binary::Mul, a, _) | Op::Fma(a, ..)) = inst.op else {
             return;
         };
-        match k.values[a.0 as usize].scalar() {
-            Some(Scalar::F32) if lacks[0] => {
-                found = Some("the device takes subnormal numbers for 0 in sums of f32, and has no f64")
-            }
-            Some(Scalar::F64) if lacks[1] => {
-                found = Some("the device takes subnormal numbers for 0 in sums of f64")
-            }
-            _ => {}
+        if k.values[a.0 as usize].scalar() == Some(Scalar::F64) && !device.adds_subnormals[1] {
+            found = Some("the device takes subnormal numbers for 0 in sums of f64");
         }
     });
     found
