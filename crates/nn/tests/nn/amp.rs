@@ -2,10 +2,13 @@
 
 use elinvar_core::{DType, ErrorKind, Precision, Result};
 use elinvar_nn::data::{Digits, digits};
+use elinvar_nn::layers::Linear;
 use elinvar_nn::loader::Loader;
 use elinvar_nn::models::{DigitsMlp, digit_pairs};
 use elinvar_nn::optim::{Adam, AdamW, GradScaler, Muon, NAdam, Optimizer, ScalerState, Sgd, Split};
-use elinvar_nn::train::{Callback, Checkpoint, Checkpoints, Classification, Step, Trainer};
+use elinvar_nn::train::{
+    Callback, Checkpoint, Checkpoints, Classification, Measured, Step, TrainStep, Trainer,
+};
 use elinvar_nn::{Generator, Gradients, Module, Param};
 use elinvar_ops::catalogue::reduction::Reduction;
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -384,6 +387,45 @@ fn what_a_scaler_refuses() {
     let mut g = Gradients::new();
     g.set(&p.get(), p.get().detach());
     refused(sgd.step_unless(Some(&Tensor::new([true], &D)), &p, &g), InvalidArgument, "one bool of shape []");
+}
+
+/// A step that is refused says why in a sentence, plain and captured; parameters, the scale and the
+/// optimiser are what they were, and the next step is made.
+#[test]
+fn a_step_that_is_refused_loses_nothing() {
+    use ErrorKind::{Autograd, InvalidArgument};
+    let batch = (drawn(1, &[4, 3]), drawn(2, &[4, 2]));
+    let good = |net: &Linear<B>, (x, y): &(T, T)| {
+        let loss = autocast_off(|| (x.matmul(&net.weight.get().t()) - y).square().mean());
+        Ok(Measured { loss, samples: 4, metrics: vec![] })
+    };
+    // Its loss depends on no parameter.
+    let idle = |_: &Linear<B>, (x, _): &(T, T)| {
+        Ok(Measured { loss: x.square().mean().requires_grad() * 1.0, samples: 4, metrics: vec![] })
+    };
+    for captured in [false, true] {
+        let net: Linear<B> = Linear::new(3, 2, &mut Generator::new(0), &D);
+        let mut sgd = Sgd::new(0.1);
+        let before = net.state_dict().unwrap();
+        for half in [DType::I64, DType::I32, DType::U8, DType::Bool, DType::F32] {
+            let step = TrainStep::new(&net, good).amp(half);
+            let mut step = if captured { step.capture() } else { step };
+            let said = format!("autocast: to {half}; there are f16 and bf16");
+            refused(step.run(&mut sgd, std::slice::from_ref(&batch)), InvalidArgument, &said);
+        }
+        let step = TrainStep::new(&net, idle).amp(DType::F16);
+        let mut step = if captured { step.capture() } else { step };
+        for _ in 0..2 {
+            let why = "GradScaler: unscale: no parameter has a gradient here";
+            refused(step.run(&mut sgd, std::slice::from_ref(&batch)), Autograd, why);
+            assert_eq!(step.scaler().unwrap().state().unwrap(), ScalerState::default());
+        }
+        assert!(net.state_dict().unwrap() == before);
+        let step = TrainStep::new(&net, good).amp(DType::F16);
+        let mut step = if captured { step.capture() } else { step };
+        step.run(&mut sgd, std::slice::from_ref(&batch)).unwrap();
+        assert!(net.state_dict().unwrap() != before);
+    }
 }
 
 struct Until(u64);

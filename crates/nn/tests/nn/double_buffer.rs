@@ -99,7 +99,7 @@ fn nothing_is_made_that_is_not_wanted() {
     let net = Linear::<Reference>::new(2, 2, &mut Generator::new(1), d);
     for (limit, samples) in [(None, 12), (Some(2), 8), (Some(0), 0)] {
         let score = evaluate_on(&net, &loader, &Classification::new(), limit, d).unwrap();
-        assert_eq!((score.samples, asked()), (samples, samples));
+        assert_eq!((score.samples, asked()), (samples as u64, samples));
     }
     let mut sgd = Sgd::new(0.1);
     Trainer::new(&net, &mut sgd, &loader, Classification::new()).epochs(3).run(d).unwrap();
