@@ -3,6 +3,7 @@
 //! The tests and the program are compiled for aarch64 Linux and run in qemu's user-mode emulation;
 //! short training runs must end with the same weights as on this processor.
 
+use crate::cross::{Std, runs, standard_library, variable};
 use crate::python::target;
 use crate::test::{ISA, Outcome, Scratch, THREADS, ended, summary, timed, weights};
 use crate::{cargo, root};
@@ -27,15 +28,6 @@ const TESTS: [&str; 7] =
 const PROGRAM: [&str; 5] = ["run", "--release", "--package", "elinvar-cli", "--"];
 /// The conversions.
 const MEMORY: [&str; 7] = ["test", "--release", "--package", "elinvar-cpu", "--test", "equal", "memory"];
-
-/// The source of the target's standard library.
-enum Std {
-    /// It is installed: `rustup target add`.
-    Installed,
-    /// Compiled from the source that comes with this compiler, as with Debian's. Experimental in
-    /// Cargo, so it must be enabled.
-    Source(PathBuf),
-}
 
 /// The required tools.
 struct Tools {
@@ -67,7 +59,7 @@ pub fn arm() -> ExitCode {
 /// A step of `cargo xtask test`: does it compile, without a warning? Only where the target's
 /// standard library is installed, as compiling that takes longer than the step.
 pub fn check() -> Outcome {
-    if !matches!(standard_library(), Some(Std::Installed)) {
+    if !matches!(standard_library(TARGET), Some(Std::Installed)) {
         return Outcome::Skipped(format!("{TARGET} is not installed; rustup target add {TARGET} gets it"));
     }
     let check = ["check", "--package", "elinvar-cpu", "--target", TARGET];
@@ -85,14 +77,10 @@ fn elsewhere() -> Option<String> {
 
 /// The tools, or what is missing and how to get it.
 fn tools() -> Result<Tools, String> {
-    let runs = |program: &str| {
-        let output = Command::new(program).arg("--version").output();
-        output.is_ok_and(|o| o.status.success())
-    };
-    let std = standard_library();
+    let std = standard_library(TARGET);
     let emulator = EMULATORS.into_iter().find(|program| runs(program));
     // Another linker is set by Cargo's environment variable.
-    let linker = env::var_os(variable("LINKER")).is_none();
+    let linker = env::var_os(variable(TARGET, "LINKER")).is_none();
     let mut missing = Vec::new();
     if std.is_none() {
         missing.push(format!(
@@ -117,30 +105,6 @@ fn tools() -> Result<Tools, String> {
     }
 }
 
-/// The name of Cargo's environment variable for a setting of the target.
-fn variable(name: &str) -> String {
-    format!("CARGO_TARGET_{}_{name}", TARGET.to_uppercase().replace('-', "_"))
-}
-
-fn standard_library() -> Option<Std> {
-    let own = env::var_os("RUSTC").map_or_else(|| "rustc".into(), PathBuf::from);
-    if sysroot(&own).is_some_and(|root| root.join("lib/rustlib").join(TARGET).join("lib").is_dir()) {
-        return Some(Std::Installed);
-    }
-    // Debian's, which is not first in PATH where rustup is installed too.
-    let debian = PathBuf::from("/usr/bin/rustc");
-    let has_source = |rustc: &PathBuf| {
-        sysroot(rustc).is_some_and(|root| root.join("lib/rustlib/src/rust/library/std/Cargo.toml").is_file())
-    };
-    [own, debian].into_iter().find(has_source).map(Std::Source)
-}
-
-fn sysroot(rustc: &Path) -> Option<PathBuf> {
-    let output = Command::new(rustc).args(["--print", "sysroot"]).output().ok()?;
-    let path = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
-    Some(PathBuf::from(path.trim_end()))
-}
-
 impl Tools {
     /// Cargo, for the target. In a target directory of its own, as another compiler's artifacts
     /// cannot be reused.
@@ -149,7 +113,7 @@ impl Tools {
         command.args(["--target", TARGET]).args(&args[1..]);
         command.env("CARGO_TARGET_DIR", home()?).env("RUSTFLAGS", "-D warnings");
         if self.linker {
-            command.env(variable("LINKER"), LINKER);
+            command.env(variable(TARGET, "LINKER"), LINKER);
         }
         if let Std::Source(rustc) = &self.std {
             command.arg("-Zbuild-std").env("RUSTC_BOOTSTRAP", "1").env("RUSTC", rustc);
@@ -162,7 +126,7 @@ impl Tools {
     }
     fn test(&self, args: &[&str], processor: &'static str) -> Outcome {
         match self.cargo(args) {
-            Ok(mut cargo) => ended(cargo.env(variable("RUNNER"), self.emulator(processor).join(" "))),
+            Ok(mut cargo) => ended(cargo.env(variable(TARGET, "RUNNER"), self.emulator(processor).join(" "))),
             Err(why) => Outcome::Failed(why),
         }
     }

@@ -5,6 +5,7 @@ mod arm;
 mod book;
 mod bundle;
 mod capabilities;
+mod cross;
 mod cuda;
 mod docs;
 mod footprint;
@@ -14,6 +15,7 @@ mod python;
 mod results;
 mod test;
 mod vulkan;
+mod web;
 
 use std::env;
 use std::path::Path;
@@ -28,6 +30,7 @@ usage: cargo xtask COMMAND
   book       the documentation as a book, by mdBook
   amd        what is emitted for AMD's devices, compiled for all of them; registers, spills and LDS
   arm        the tests of the device cpu, and training runs, on aarch64 with NEON, emulated by qemu
+  web        the page that trains in a browser, as a folder to serve: target/web/site
   parity     training, compared with PyTorch's, layer by layer and optimiser by optimiser
   minilm     embeddings of a sentence-embedding model, compared with PyTorch's
   footprint  build time, crates, size and memory of programs, as JSON lines: [elinvar] [gpt2] [hello]
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         ["book"] => book::book(),
         ["amd"] => amd::amd(),
         ["arm"] => arm::arm(),
+        ["web"] => web::web(),
         ["parity"] => python::parity(),
         ["minilm"] => python::minilm(),
         ["bundle"] => bundle::bundle(),

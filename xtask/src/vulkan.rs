@@ -1,10 +1,10 @@
 //! Detection of a Vulkan device to test on. On Debian a software one is installed, if that is
 //! allowed.
 
+use crate::cross;
 use crate::program;
 use crate::test::Outcome;
 use std::path::Path;
-use std::process::Command;
 use std::sync::OnceLock;
 
 /// Enables Vulkan's validation layer.
@@ -13,26 +13,9 @@ pub const VALIDATE: &str = "ELINVAR_VULKAN_VALIDATION";
 /// Debian's packages of the loader, a software driver, and the validation layer.
 const PACKAGES: [&str; 3] = ["libvulkan1", "mesa-vulkan-drivers", "vulkan-validationlayers"];
 
-/// Installs missing packages, on Debian and its derivatives, if this is root. Callers check whether
-/// it worked.
+/// Installs them, see [`cross::install`].
 pub fn install() {
-    let is_there = |package: &&str| {
-        let dpkg = Command::new("dpkg-query").args(["-W", "-f", "${Status}", package]).output();
-        dpkg.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("install ok installed"))
-    };
-    let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.trim_ascii() == b"0");
-    if !Path::new("/etc/debian_version").is_file() || !root || PACKAGES.iter().all(is_there) {
-        return;
-    }
-    println!("installing {}", PACKAGES.join(" "));
-    let apt = |args: &[&str]| {
-        let status = Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").status();
-        status.is_ok_and(|s| s.success())
-    };
-    let install = [&["install", "-qq", "-y", "--no-install-recommends"][..], &PACKAGES].concat();
-    if !apt(&install) && (!apt(&["update", "-qq"]) || !apt(&install)) {
-        println!("it could not be installed");
-    }
+    cross::install(&PACKAGES);
 }
 
 /// `None` if there is a device; else the outcome of a skipped step.

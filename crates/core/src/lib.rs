@@ -1,6 +1,7 @@
 //! The types that every other crate of elinvar shares: element types, shapes and layouts, host
 //! memory, errors, random numbers, and the order of summation. Nothing here computes on tensors.
 
+pub mod clock;
 pub mod dtype;
 pub mod error;
 pub mod explain;

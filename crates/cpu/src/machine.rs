@@ -138,6 +138,8 @@ impl fmt::Display for Machine {
             Level::Avx512 => "avx512",
             #[cfg(target_arch = "aarch64")]
             Level::Neon => "neon",
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Level::Simd128 => "simd128",
         };
         write!(f, "{isa}:{}", self.threads)
     }

@@ -248,9 +248,9 @@ impl<'t, V: Value, const W: u32> Lane for Traced<'t, V, W> {
     fn fma(self, b: Self, c: Self) -> Self {
         match (self, b, c) {
             (Traced::Lit(x), Traced::Lit(y), Traced::Lit(z)) => Self::constant(if W == 32 {
-                f64::from((x as f32).mul_add(y as f32, z as f32))
+                f64::from(Lane::fma(x as f32, y as f32, z as f32))
             } else {
-                x.mul_add(y, z)
+                Lane::fma(x, y, z)
             }),
             _ => {
                 let a = self.arena().or(b.arena()).or(c.arena()).expect("one of the three is a tensor");

@@ -32,6 +32,10 @@ pub enum Level {
     /// aarch64, which always has NEON: like plain, with hand-written register tiles.
     #[cfg(target_arch = "aarch64")]
     Neon,
+    /// WebAssembly that was compiled with its vector instructions. A module that has them is
+    /// refused as a whole by an engine that has not, so nothing is left to find out at run time.
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    Simd128,
 }
 
 impl Isa {
@@ -55,6 +59,8 @@ impl Isa {
         }
         #[cfg(target_arch = "aarch64")]
         all.push(Isa(Level::Neon));
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        all.push(Isa(Level::Simd128));
         all
     }
     /// Which one it is.
@@ -73,6 +79,8 @@ impl Isa {
             Level::Avx512 => std::arch::is_x86_feature_detected!("avx512bf16") && !super::amx::is_present(),
             #[cfg(target_arch = "aarch64")]
             Level::Neon => false,
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Level::Simd128 => false,
         }
     }
     /// Could [`Isa::has_amx`] be true? To find out whether it is, the system has to be asked, which
@@ -86,6 +94,8 @@ impl Isa {
             Level::Avx512 => cfg!(target_os = "linux") && super::amx::is_present(),
             #[cfg(target_arch = "aarch64")]
             Level::Neon => false,
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Level::Simd128 => false,
         }
     }
     /// Does the processor have AMX tiles with bf16 products, and does this instruction set allow
@@ -99,6 +109,8 @@ impl Isa {
             Level::Avx512 => super::amx::is_permitted(),
             #[cfg(target_arch = "aarch64")]
             Level::Neon => false,
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Level::Simd128 => false,
         }
     }
 }
@@ -113,6 +125,8 @@ impl fmt::Display for Isa {
             Level::Avx512 => "avx512",
             #[cfg(target_arch = "aarch64")]
             Level::Neon => "neon",
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Level::Simd128 => "simd128",
         })
     }
 }
@@ -137,7 +151,7 @@ impl FromStr for Isa {
 pub enum IsaTargets {
     /// All that have an fma instruction ([`Isa::has_fma`]).
     All,
-    /// AVX2 and NEON. AVX-512 takes the copy for AVX2: for kernels that gain nothing from longer
+    /// AVX2, NEON and simd128. AVX-512 takes the copy for AVX2: for kernels that gain nothing from longer
     /// registers, or from more of them.
     UpToAvx2,
     /// AVX-512, on processors with bf16 dot products or AMX.

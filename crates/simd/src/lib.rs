@@ -2,8 +2,8 @@
 //!
 //! * [`isa`]: instruction sets, detection at run time, and one compiled version of a kernel for
 //!   each (function multiversioning).
-//! * [`vector`]: the vector register trait, and kernels written once for all register widths; `x86`
-//!   and `neon` implement it for AVX2, AVX-512 and NEON.
+//! * [`vector`]: the vector register trait, and kernels written once for all register widths; `x86`,
+//!   `neon` and `wasm` implement it for AVX2, AVX-512, NEON and WebAssembly's simd128.
 //! * `amx`: tile registers of Intel AMX.
 //! * [`scalar_lane`], `avx512_lane`: formulas evaluated one element at a time (autovectorised) or
 //!   on AVX-512 registers; [`dispatch`]: which of them runs, by instruction set.
@@ -46,6 +46,8 @@ pub mod scalar_lane;
 pub mod uninit;
 pub mod vector;
 pub mod vector_loop;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub mod wasm;
 #[cfg(target_arch = "x86_64")]
 pub mod x86;
 

@@ -1,6 +1,6 @@
 //! Vector registers as a trait, and kernels written once for all register widths.
 //!
-//! [`Vector`] is one register (AVX-512, AVX2, NEON, an array on plain x86-64). A [`VectorKernel`]
+//! [`Vector`] is one register (AVX-512, AVX2, NEON, simd128, an array on plain x86-64). A [`VectorKernel`]
 //! is generic over it; the `dispatch_*` functions pick the widest register of an instruction set,
 //! half of that, or the one that multiplies bf16 pairs.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
@@ -115,8 +115,8 @@ pub trait SimdElement: Lane<Mask = bool> + Element + Default {
     /// A register of AVX2.
     #[cfg(target_arch = "x86_64")]
     type V256: GatherVector<T = Self>;
-    /// A register of NEON.
-    #[cfg(target_arch = "aarch64")]
+    /// A register of NEON, or of simd128.
+    #[cfg(any(target_arch = "aarch64", all(target_arch = "wasm32", target_feature = "simd128")))]
     type V128: GatherVector<T = Self>;
 }
 
@@ -132,6 +132,8 @@ impl SimdElement for f32 {
     type V256 = std::arch::x86_64::__m256;
     #[cfg(target_arch = "aarch64")]
     type V128 = std::arch::aarch64::float32x4_t;
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    type V128 = super::wasm::F32x4;
 }
 
 impl SimdElement for f64 {
@@ -146,6 +148,8 @@ impl SimdElement for f64 {
     type V256 = std::arch::x86_64::__m256d;
     #[cfg(target_arch = "aarch64")]
     type V128 = std::arch::aarch64::float64x2_t;
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    type V128 = super::wasm::F64x2;
 }
 
 /// A kernel that runs in the widest registers of an instruction set.
@@ -186,6 +190,10 @@ pub fn dispatch_vectors<W: VectorKernel>(isa: Isa, work: W) {
         Level::Neon if const { W::TARGETS.has_avx2_or_neon() } => {
             WithVectors::<<W::T as SimdElement>::V128, W>(work, PhantomData).plain()
         }
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Level::Simd128 if const { W::TARGETS.has_avx2_or_neon() } => {
+            WithVectors::<<W::T as SimdElement>::V128, W>(work, PhantomData).plain()
+        }
         #[cfg(target_arch = "x86_64")]
         Level::Plain | Level::Avx2 => not_compiled_for(isa),
         #[cfg(not(target_arch = "x86_64"))]
@@ -218,6 +226,8 @@ pub fn dispatch_half_vectors<W: VectorKernel>(isa: Isa, work: W) {
         }
         #[cfg(target_arch = "aarch64")]
         Level::Neon => WithVectors::<<W::T as SimdElement>::V128, W>(work, PhantomData).plain(),
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Level::Simd128 => WithVectors::<<W::T as SimdElement>::V128, W>(work, PhantomData).plain(),
         Level::Plain => not_compiled_for(isa),
     }
 }
@@ -288,6 +298,8 @@ pub fn lanes<T: SimdElement>(isa: Isa) -> usize {
         Level::Avx512 => T::V512::LANES,
         #[cfg(target_arch = "aarch64")]
         Level::Neon => T::V128::LANES,
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Level::Simd128 => T::V128::LANES,
     }
 }
 
@@ -310,6 +322,8 @@ pub fn half_lanes<T: SimdElement>(isa: Isa) -> usize {
         Level::Avx2 | Level::Avx512 => T::V256::LANES,
         #[cfg(target_arch = "aarch64")]
         Level::Neon => T::V128::LANES,
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Level::Simd128 => T::V128::LANES,
     }
 }
 
@@ -324,6 +338,8 @@ pub fn tile_rows<T: SimdElement>(isa: Isa) -> usize {
         Level::Avx512 => T::V512::TILE_ROWS,
         #[cfg(target_arch = "aarch64")]
         Level::Neon => T::V128::TILE_ROWS,
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Level::Simd128 => T::V128::TILE_ROWS,
     }
 }
 

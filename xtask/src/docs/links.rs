@@ -3,7 +3,8 @@
 use super::tree::{Tree, prose, resolve};
 
 /// Folders of the project; a path in a code span that begins with one should exist.
-const FOLDERS: [&str; 8] = ["crates", "lab", "testing", "docs", "benchmarks", "tools", "xtask", "fuzz"];
+const FOLDERS: [&str; 9] =
+    ["crates", "lab", "testing", "docs", "benchmarks", "tools", "xtask", "fuzz", "web"];
 /// Generated folders.
 const MADE: [&str; 1] = ["fuzz/artifacts"];
 /// Historical pages: paths in them may no longer exist.

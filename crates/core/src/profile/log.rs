@@ -4,10 +4,10 @@
 //! sessions may overlap and nest: each sees all that ran in its time, in every thread.
 
 use super::call::{Call, Cost};
+use crate::clock::Instant;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Instant;
 
 /// Is a profile recorded? Written under the lock of the log alone.
 pub(super) static IS_ON: AtomicBool = AtomicBool::new(false);

@@ -246,8 +246,8 @@ fn pack_panels<T: Real>(isa: Isa, side: PanelSource<'_, T>, rows: usize, panels:
         return;
     }
     match nr::<T>(isa) {
-        // NEON's two f64.
-        #[cfg(target_arch = "aarch64")]
+        // Registers of two f64: NEON's and simd128's.
+        #[cfg(any(target_arch = "aarch64", all(target_arch = "wasm32", target_feature = "simd128")))]
         4 => dispatch(isa, PackPanels::<T, 4>(side, rows)),
         8 => dispatch(isa, PackPanels::<T, 8>(side, rows)),
         16 => dispatch(isa, PackPanels::<T, 16>(side, rows)),

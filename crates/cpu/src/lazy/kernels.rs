@@ -79,9 +79,11 @@ impl RowPermute {
                 by_512(row.as_ptr().cast(), groups, to.as_mut_ptr().cast());
                 true
             },
-            // It has no such instruction for sixteen numbers.
+            // They have no such instruction for sixteen numbers.
             #[cfg(target_arch = "aarch64")]
             Level::Neon => false,
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Level::Simd128 => false,
         };
         #[cfg(not(target_arch = "x86_64"))]
         let _ = (groups, to);

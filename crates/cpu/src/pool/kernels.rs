@@ -12,6 +12,8 @@
 use elinvar_simd::isa::{Isa, Kernel, Level, dispatch};
 use elinvar_simd::uninit::UninitSlice;
 use elinvar_simd::vector::Vector;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use elinvar_simd::wasm::F32x4;
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;
 #[cfg(target_arch = "x86_64")]
@@ -95,6 +97,8 @@ pub(crate) fn largest<Y: PoolOutcome>(
         Level::Neon => {
             dispatch(isa, MaxPoolKernel::<float32x4_t, Y> { windows, x, y, registers: PhantomData })
         }
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Level::Simd128 => dispatch(isa, MaxPoolKernel::<F32x4, Y> { windows, x, y, registers: PhantomData }),
     }
     // SAFETY: `MaxPoolKernel` writes a result for each line and column of windows, which are `n`.
     unsafe { dst.count(n) };
@@ -159,6 +163,10 @@ picks! {
 #[cfg(target_arch = "aarch64")]
 picks! {
     float32x4_t: |a, b| vmaxq_f32(a, b), vreinterpretq_f32_u32(vcgtq_f32(a, b)), vuzp1q_f32(a, b), vuzp2q_f32(a, b);
+}
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+picks! {
+    F32x4: |a, b| F32x4::larger(a, b), F32x4::above(a, b), F32x4::evens(a, b), F32x4::odds(a, b);
 }
 
 /// Pairs of numbers in the order of their registers, where a shuffle took those of each 16 bytes
@@ -253,6 +261,10 @@ pub(crate) fn columns(isa: Isa, x: &[f32], lines: &[u32], best: &mut [f32], foun
         #[cfg(target_arch = "aarch64")]
         Level::Neon => {
             dispatch(isa, ColumnMaxima::<float32x4_t> { x, lines, best, found, registers: PhantomData })
+        }
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        Level::Simd128 => {
+            dispatch(isa, ColumnMaxima::<F32x4> { x, lines, best, found, registers: PhantomData })
         }
     }
     true

@@ -13,13 +13,14 @@
 use super::job_board::{CachePadded, JobBoard, MAX_TASKS, Schedule};
 use super::plan::{JOB_BOARDS, MAX_THREADS, PARALLEL_MIN_NS, REVERSE_MIN_NS, SMALL_JOB_MAX_NS, WAKE_MIN_NS};
 use super::wait::{lock, spin_until};
+use elinvar_core::clock::Instant;
 use elinvar_core::{Error, Result};
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long it looks out before it sleeps; after a moment it lets others go first.
 const PARK_AFTER: Duration = Duration::from_micros(200);

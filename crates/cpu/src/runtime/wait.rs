@@ -1,9 +1,10 @@
 //! Waiting: locks that a panic does not poison, and a spin that yields.
 
 use super::plan::POLLS_PER_CLOCK_READ;
+use elinvar_core::clock::Instant;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a thread without work keeps the processor to itself.
 const SPIN_TIME: Duration = Duration::from_micros(30);

@@ -7,7 +7,7 @@
 //! product) are written in operations that every instruction set has. Integers are `Wrapping`:
 //! overflow is intended, in debug builds too.
 
-use super::{Lane, LaneInt, Mask};
+use super::{Lane, LaneInt, Mask, fma};
 use crate::math;
 use core::num::Wrapping;
 
@@ -119,7 +119,7 @@ macro_rules! host_lane {
             }
             #[inline(always)]
             fn fma(self, b: Self, c: Self) -> Self {
-                self.mul_add(b, c)
+                fma::$float(self, b, c)
             }
             #[inline(always)]
             fn sqrt(self) -> Self {

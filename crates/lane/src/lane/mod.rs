@@ -14,6 +14,7 @@ use crate::math;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
 pub mod dual;
+mod fma;
 pub mod host;
 
 /// A truth value per lane: the result of a comparison.

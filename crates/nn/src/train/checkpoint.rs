@@ -14,6 +14,7 @@ use crate::Module;
 use crate::ema::Ema;
 use crate::module::{StateDict, Strict};
 use crate::optim::{Optimizer, OptimizerState};
+use elinvar_core::clock::Instant;
 use elinvar_core::philox::Stream;
 use elinvar_core::{Error, HostTensor, Result};
 use elinvar_io as io;
@@ -22,7 +23,7 @@ use elinvar_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The version of the file's own layout.
 const FORMAT: u32 = 1;
@@ -136,11 +137,33 @@ impl Checkpoint {
             record,
         })
     }
+    /// Reads a checkpoint from the bytes of its file.
+    ///
+    /// # Errors
+    /// `Format` if it is damaged, or not a checkpoint; `OutOfMemory`.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Checkpoint> {
+        Self::read(io::read_safetensors(&mut &bytes[..], bytes.len() as u64)?)
+    }
     /// Writes the checkpoint; an older file is replaced only when this one is complete.
     ///
     /// # Errors
     /// `Io` with the path; the older file is then untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (tensors, metadata) = self.parts()?;
+        io::save_safetensors(path, &tensors, &metadata)
+    }
+    /// The bytes of its file: for a place that has no file system.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let (tensors, metadata) = self.parts()?;
+        let mut bytes = Vec::new();
+        io::write_safetensors(&mut bytes, &tensors, &metadata)?;
+        Ok(bytes)
+    }
+    /// What the file holds.
+    fn parts(&self) -> Result<(StateDict, BTreeMap<String, String>)> {
         let (optimizer, groups) = self.optimizer.to_tensors();
         let mut tensors = BTreeMap::new();
         let mut put = |prefix: &str, part: &BTreeMap<String, HostTensor>| {
@@ -153,7 +176,7 @@ impl Checkpoint {
         let record = Record { groups, ..self.record.clone() };
         let text = serde_json::to_string(&record)
             .map_err(|e| Error::format(format!("the checkpoint's record is not JSON: {e}")))?;
-        io::save_safetensors(path, &tensors, &BTreeMap::from([(KEY.to_owned(), text)]))
+        Ok((tensors, BTreeMap::from([(KEY.to_owned(), text)])))
     }
 
     /// The position of the run.
@@ -354,13 +377,11 @@ impl Checkpoints {
         self.steps.is_some_and(|n| step.is_multiple_of(n))
             || self.every.is_some_and(|t| self.last.elapsed() >= t)
     }
-    pub(super) fn write<B: Backend>(
-        &mut self,
-        model: &dyn Module<B>,
-        optimizer: &dyn Optimizer<B>,
-        state: &State<'_, B>,
-    ) -> Result<()> {
-        Checkpoint::of(model, optimizer, state, &self.settings)?.save(&self.path)?;
+    pub(super) fn all_settings(&self) -> &BTreeMap<String, String> {
+        &self.settings
+    }
+    pub(super) fn write(&mut self, checkpoint: &Checkpoint) -> Result<()> {
+        checkpoint.save(&self.path)?;
         self.last = Instant::now();
         Ok(())
     }

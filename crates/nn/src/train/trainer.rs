@@ -14,6 +14,7 @@ use elinvar_core::{DType, Error, Result, profile};
 use elinvar_ops::Backend;
 use elinvar_ops::autocast::check;
 use elinvar_tensor::try_run;
+use std::collections::BTreeMap;
 
 type Validation<'a, M> = Box<dyn FnMut(&M) -> Result<Score> + 'a>;
 
@@ -167,15 +168,41 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     /// callbacks; `InvalidArgument` if there are no batches, none are accumulated for a step, or
     /// the loss is not finite; `Io` if a
     /// checkpoint cannot be written.
-    pub fn run(mut self, device: &B::Device) -> Result<Report> {
+    pub fn run(self, device: &B::Device) -> Result<Report> {
+        self.run_with(device, |_, run| Ok(run.report))
+    }
+
+    /// As [`Trainer::run`], and returns the state at its end with these settings: if a callback ended
+    /// the run at a step, another one goes on from there by [`Trainer::resume`]. So a program trains
+    /// for a while at a time.
+    ///
+    /// # Errors
+    /// As [`Trainer::run`].
+    pub fn run_resumable(
+        self,
+        device: &B::Device,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<(Report, Checkpoint)> {
+        self.run_with(device, |trainer, run| {
+            // In an epoch, a step ended it; between epochs, it is done or was ended for good.
+            let checkpoint = trainer.checkpoint(&run, run.at.batch == 0, settings)?;
+            Ok((run.report, checkpoint))
+        })
+    }
+
+    fn run_with<T>(
+        mut self,
+        device: &B::Device,
+        end: impl FnOnce(&mut Self, Run<B>) -> Result<T>,
+    ) -> Result<T> {
         let lr = self.optimizer.lr();
-        let result = self.go(lr, device);
+        let result = self.go(lr, device).and_then(|run| end(&mut self, run));
         self.optimizer.set_lr(lr);
         self.model.eval();
         result
     }
 
-    fn go(&mut self, lr: f64, device: &B::Device) -> Result<Report> {
+    fn go(&mut self, lr: f64, device: &B::Device) -> Result<Run<B>> {
         let batches = self.source.batches();
         if batches == 0 {
             return Err(Error::argument(
@@ -196,7 +223,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         if let Some(checkpoint) = self.resume.take() {
             let finished = self.restore(&checkpoint, &mut run, device)?;
             if finished {
-                return Ok(run.report);
+                return Ok(run);
             }
         }
         while run.at.epoch < self.epochs {
@@ -207,7 +234,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
                 let told = self.step(&mut run, &mut *epoch, steps, batches)?;
                 if told {
                     run.report.stopped = true;
-                    return Ok(run.report);
+                    return Ok(run);
                 }
             }
             drop(epoch);
@@ -216,7 +243,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
                 break;
             }
         }
-        Ok(run.report)
+        Ok(run)
     }
 
     /// Restores the state of a checkpoint. Returns whether the run was finished.
@@ -358,7 +385,18 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     }
 
     fn write(&mut self, run: &Run<B>, finished: bool) -> Result<()> {
-        let Some(checkpoints) = &mut self.checkpoints else { return Ok(()) };
+        let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
+        let checkpoint = self.checkpoint(run, finished, checkpoints.all_settings())?;
+        self.checkpoints.as_mut().map_or(Ok(()), |c| c.write(&checkpoint))
+    }
+
+    /// The state of the run.
+    fn checkpoint(
+        &self,
+        run: &Run<B>,
+        finished: bool,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Checkpoint> {
         let state = State {
             position: run.at,
             base_lr: run.base_lr,
@@ -370,7 +408,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             scaler: self.one.scaler.as_ref().map(GradScaler::state).transpose()?.map(|s| s.to_json()),
             ema: self.ema.as_deref(),
         };
-        checkpoints.write(self.model, self.optimizer, &state)
+        Checkpoint::of(self.model, self.optimizer, &state, settings)
     }
 }
 

@@ -192,6 +192,44 @@ fn a_resumed_run_has_the_bits_of_an_uninterrupted_one() {
     }
 }
 
+/// A run of a few steps at a time, with its state as bytes in between, has the bits of an
+/// uninterrupted one.
+#[test]
+fn a_run_goes_on_from_the_state_that_it_returned() {
+    let (train, test) = data();
+    let loader = Loader::new(train, 100).unwrap().shuffle(3);
+    let settings = BTreeMap::from([("seed".to_owned(), "1".to_owned())]);
+    let run = |steps: u64| {
+        let net = DigitsCnn::<B>::new(&mut Generator::new(1), &D);
+        let (mut adam, mut state, mut runs) = (AdamW::new(1e-2), None::<Vec<u8>>, 0);
+        loop {
+            let from = state.as_ref().map(|bytes| Checkpoint::from_bytes(bytes).unwrap());
+            let last = from.as_ref().map_or(0, |c| c.position().step) + steps - 1;
+            let mut trainer = Trainer::new(&net, &mut adam, &loader, Classification::new())
+                .epochs(2)
+                .validate(|m: &DigitsCnn<B>| evaluate(m, &test, 50, &D))
+                .callback(Until::step(last));
+            if let Some(from) = from {
+                trainer = trainer.resume(from);
+            }
+            let (report, checkpoint) = trainer.run_resumable(&D, &settings).unwrap();
+            runs += 1;
+            assert_eq!((report.stopped, checkpoint.settings()), (!checkpoint.is_finished(), &settings));
+            if checkpoint.is_finished() {
+                return (runs, bits(&net), report.epochs);
+            }
+            state = Some(checkpoint.to_bytes().unwrap());
+        }
+    };
+    let whole = run(100);
+    assert_eq!((whole.0, whole.2.len()), (1, 2));
+    // 4 steps an epoch; a stop at an epoch's last step leaves its end to the next run.
+    for (steps, runs) in [(3, 3), (4, 3)] {
+        assert_eq!(run(steps), (runs, whole.1.clone(), whole.2.clone()), "{steps} steps at a time");
+    }
+    assert_eq!(Checkpoint::from_bytes(b"nothing").unwrap_err().kind(), ErrorKind::Format);
+}
+
 #[test]
 fn a_checkpoint_that_does_not_fit_is_an_error() {
     let kept = Kept::new();

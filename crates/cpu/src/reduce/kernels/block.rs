@@ -14,6 +14,8 @@ use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, Level, dispatch, not_compiled_for};
 use elinvar_simd::prefetch::prefetch_l2;
 use elinvar_simd::vector::Vector;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use elinvar_simd::wasm::{F32x4, F64x2};
 use row_sums::RowSums;
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;
@@ -34,7 +36,7 @@ trait MinMaxVector: Vector {
 }
 
 macro_rules! extremes {
-    ($($v:ty: $larger:ident $smaller:ident;)*) => {$(
+    ($($v:ty: $larger:path, $smaller:path;)*) => {$(
         impl MinMaxVector for $v {
             #[inline(always)]
             unsafe fn larger(self, b: Self) -> Self {
@@ -51,15 +53,20 @@ macro_rules! extremes {
 }
 #[cfg(target_arch = "x86_64")]
 extremes! {
-    __m512: _mm512_max_ps _mm512_min_ps;
-    __m512d: _mm512_max_pd _mm512_min_pd;
-    __m256: _mm256_max_ps _mm256_min_ps;
-    __m256d: _mm256_max_pd _mm256_min_pd;
+    __m512: _mm512_max_ps, _mm512_min_ps;
+    __m512d: _mm512_max_pd, _mm512_min_pd;
+    __m256: _mm256_max_ps, _mm256_min_ps;
+    __m256d: _mm256_max_pd, _mm256_min_pd;
 }
 #[cfg(target_arch = "aarch64")]
 extremes! {
-    float32x4_t: vmaxq_f32 vminq_f32;
-    float64x2_t: vmaxq_f64 vminq_f64;
+    float32x4_t: vmaxq_f32, vminq_f32;
+    float64x2_t: vmaxq_f64, vminq_f64;
+}
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+extremes! {
+    F32x4: F32x4::larger, F32x4::smaller;
+    F64x2: F64x2::larger, F64x2::smaller;
 }
 
 /// Which of two registers' numbers win.
@@ -364,7 +371,7 @@ fn plain<T>(isa: Isa, work: impl FnOnce() -> T) -> T {
 }
 
 macro_rules! folds {
-    ($t:ty: $v512:ident, of sums $sum512:ident $tail512:ident $held512:ident; $v256:ident $v128:ident) => {
+    ($t:ty: $v512:ident, of sums $sum512:ident $tail512:ident $held512:ident; $v256:ident $v128:ident $wasm:ident) => {
         impl VectorFolds for $t {
             fn sum(isa: Isa, x: &[$t], from_memory: bool) -> $t {
                 match isa.level() {
@@ -382,6 +389,10 @@ macro_rules! folds {
                     Level::Neon => {
                         dispatch(isa, BlockSum::<$v128, $v128, SUM_REGISTERS>(x, from_memory, PhantomData))
                     }
+                    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                    Level::Simd128 => {
+                        dispatch(isa, BlockSum::<$wasm, $wasm, SUM_REGISTERS>(x, from_memory, PhantomData))
+                    }
                 }
             }
             fn sum_rows(isa: Isa, x: &[$t], n: usize, sums: &mut [$t]) {
@@ -398,6 +409,8 @@ macro_rules! folds {
                     Level::Avx512 => dispatch(isa, RowSums::<$sum512> { x, n, set, sums }),
                     #[cfg(target_arch = "aarch64")]
                     Level::Neon => dispatch(isa, RowSums::<$v128> { x, n, set, sums }),
+                    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                    Level::Simd128 => dispatch(isa, RowSums::<$wasm> { x, n, set, sums }),
                 }
             }
             fn sum_of(isa: Isa, parts: &[&[$t]]) -> $t {
@@ -409,6 +422,8 @@ macro_rules! folds {
                     Level::Avx512 => dispatch(isa, PartsSum::<$sum512, $tail512>(parts, PhantomData)),
                     #[cfg(target_arch = "aarch64")]
                     Level::Neon => dispatch(isa, PartsSum::<$v128, $v128>(parts, PhantomData)),
+                    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                    Level::Simd128 => dispatch(isa, PartsSum::<$wasm, $wasm>(parts, PhantomData)),
                 }
             }
             fn largest(isa: Isa, x: &[$t], from_memory: bool) -> Option<$t> {
@@ -420,6 +435,8 @@ macro_rules! folds {
                     Level::Avx512 => dispatch(isa, BlockExtreme::<$v512, Max>(x, from_memory, PhantomData)),
                     #[cfg(target_arch = "aarch64")]
                     Level::Neon => dispatch(isa, BlockExtreme::<$v128, Max>(x, from_memory, PhantomData)),
+                    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                    Level::Simd128 => dispatch(isa, BlockExtreme::<$wasm, Max>(x, from_memory, PhantomData)),
                 }
             }
             fn smallest(isa: Isa, x: &[$t], from_memory: bool) -> Option<$t> {
@@ -431,11 +448,13 @@ macro_rules! folds {
                     Level::Avx512 => dispatch(isa, BlockExtreme::<$v512, Min>(x, from_memory, PhantomData)),
                     #[cfg(target_arch = "aarch64")]
                     Level::Neon => dispatch(isa, BlockExtreme::<$v128, Min>(x, from_memory, PhantomData)),
+                    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                    Level::Simd128 => dispatch(isa, BlockExtreme::<$wasm, Min>(x, from_memory, PhantomData)),
                 }
             }
         }
     };
 }
 // Sums of f64 take AVX2's copy.
-folds!(f32: __m512, of sums __m512 __m256 SUM_REGISTERS; __m256 float32x4_t);
-folds!(f64: __m512d, of sums __m256d __m256d ALL_SUM_REGISTERS; __m256d float64x2_t);
+folds!(f32: __m512, of sums __m512 __m256 SUM_REGISTERS; __m256 float32x4_t F32x4);
+folds!(f64: __m512d, of sums __m256d __m256d ALL_SUM_REGISTERS; __m256d float64x2_t F64x2);

@@ -11,12 +11,12 @@ use crate::runtime::parallel::{try_for_each_piece, try_for_each_task};
 use crate::runtime::plan::{
     ALWAYS_PARALLEL_MIN_ELEMENTS, MIN_NS_PER_ELEMENT, PARALLEL_MIN_NS, PROBE_ELEMENTS, SMALL_JOB_MAX_NS,
 };
+use elinvar_core::clock::Instant;
 use elinvar_core::{Element, HostVec, Result};
 use elinvar_simd::LINE;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, UninitSlice};
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
-use std::time::Instant;
 
 /// Fills a room with the results from a number on.
 pub(crate) type FillFrom<'a, T> = dyn Fn(usize, &mut UninitSlice<'_, T>) -> Result<()> + Sync + 'a;
