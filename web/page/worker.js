@@ -104,7 +104,7 @@ const handlers = {
 let ready = false;
 const opened = (async () => {
   memory_limit = Number(new URLSearchParams(self.location.search).get('memory') ?? 0) * 2 ** 20;
-  await init();
+  await init({ module_or_path: new URL('./engine/elinvar_web_bg.wasm', import.meta.url) });
   ready = true;
   let saved;
   try {

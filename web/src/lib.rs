@@ -97,8 +97,8 @@ impl Training {
     pub fn resume(bytes: &[u8], device: &str, memory_limit: f64) -> Result<Training, JsError> {
         Run::resume(bytes, device, memory_limit as u64).map(Training).map_err(sentence)
     }
-    /// Trains for about so many milliseconds; at least one step, unless the run is finished. Returns
-    /// what is new, as JSON.
+    /// Trains for about so many milliseconds; at least one step, unless the run is finished.
+    /// Returns what is new, as JSON.
     ///
     /// # Errors
     /// If memory is exhausted, or the loss is not finite.

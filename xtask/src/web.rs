@@ -95,8 +95,8 @@ fn home() -> Result<PathBuf, String> {
     Ok(target()?.join("web"))
 }
 
-/// Compiles packages of the workspace `web`; returns the directory of the modules. All packages that
-/// a run needs in one command, so that what they share is compiled with the same features.
+/// Compiles packages of the workspace `web`; returns the directory of the modules. All packages
+/// that a run needs in one command, so that what they share is compiled with the same features.
 fn compile(profile: &str, packages: &[&str]) -> Result<PathBuf, String> {
     let home = home()?;
     let mut command = cargo(&["build", "--target", TARGET, "--profile", profile]);

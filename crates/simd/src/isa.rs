@@ -151,8 +151,8 @@ impl FromStr for Isa {
 pub enum IsaTargets {
     /// All that have an fma instruction ([`Isa::has_fma`]).
     All,
-    /// AVX2, NEON and simd128. AVX-512 takes the copy for AVX2: for kernels that gain nothing from longer
-    /// registers, or from more of them.
+    /// AVX2, NEON and simd128. AVX-512 takes the copy for AVX2: for kernels that gain nothing from
+    /// longer registers, or from more of them.
     UpToAvx2,
     /// AVX-512, on processors with bf16 dot products or AMX.
     Avx512Bf16,

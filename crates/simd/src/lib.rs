@@ -2,8 +2,8 @@
 //!
 //! * [`isa`]: instruction sets, detection at run time, and one compiled version of a kernel for
 //!   each (function multiversioning).
-//! * [`vector`]: the vector register trait, and kernels written once for all register widths; `x86`,
-//!   `neon` and `wasm` implement it for AVX2, AVX-512, NEON and WebAssembly's simd128.
+//! * [`vector`]: the vector register trait, and kernels written once for all register widths;
+//!   `x86`, `neon` and `wasm` implement it for AVX2, AVX-512, NEON and WebAssembly's simd128.
 //! * `amx`: tile registers of Intel AMX.
 //! * [`scalar_lane`], `avx512_lane`: formulas evaluated one element at a time (autovectorised) or
 //!   on AVX-512 registers; [`dispatch`]: which of them runs, by instruction set.

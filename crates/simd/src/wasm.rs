@@ -1,8 +1,8 @@
 //! Vector registers of WebAssembly's simd128, which has no fused multiply-add.
 //!
 //! [`F32x4`]'s is built from f64: the product of two f32 is exact there, the sum is rounded to odd
-//! (the error of an addition is exact, too: [2Sum]), and f64 has more than two bits more than f32, so
-//! the second rounding, to f32, gives what one rounding would ([Boldo and Melquiond, 2008]).
+//! (the error of an addition is exact, too: [2Sum]), and f64 has more than two bits more than f32,
+//! so the second rounding, to f32, gives what one rounding would ([Boldo and Melquiond, 2008]).
 //! [`F64x2`]'s is that of the standard library, number by number.
 //!
 //! With `-Ctarget-feature=+relaxed-simd` both are one instruction, which an engine may fuse or not:
@@ -42,7 +42,8 @@ macro_rules! register {
             }
             #[inline(always)]
             unsafe fn load(p: *const $t) -> Self {
-                // SAFETY: the caller guarantees that the memory can be read; it need not be aligned.
+                // SAFETY: the caller guarantees that the memory can be read; it need not be
+                // aligned.
                 $v(unsafe { v128_load(p.cast()) })
             }
             #[inline(always)]

@@ -1,8 +1,8 @@
 //! A conformance sample in WebAssembly, for Node: the golden cases that are part of the program and
 //! random calls on `cpu`, `==` the reference, and the weights of short trainings.
 //!
-//! Without `wasm-bindgen`: the host gives two functions, and calls one. A panic ends the module, with
-//! its sentence printed before.
+//! Without `wasm-bindgen`: the host gives two functions, and calls one. A panic ends the module,
+//! with its sentence printed before.
 #![cfg(target_arch = "wasm32")]
 #![allow(unsafe_code, reason = "functions of the host, and functions for it")]
 

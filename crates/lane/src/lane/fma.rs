@@ -38,9 +38,9 @@ pub(super) fn f64(a: f64, b: f64, c: f64) -> f64 {
 }
 
 /// a * b + c, rounded once, in f64 and without a branch: the product is exact there, and of the sum
-/// so is the error (2Sum). The sum is rounded to odd, to the neighbour whose last bit is set; as f64
-/// has more than two bits more than f32, rounding that to f32 gives what one rounding would, also
-/// of subnormals (Boldo and Melquiond, <https://doi.org/10.1109/TC.2007.70819>).
+/// so is the error (2Sum). The sum is rounded to odd, to the neighbour whose last bit is set; as
+/// f64 has more than two bits more than f32, rounding that to f32 gives what one rounding would,
+/// also of subnormals (Boldo and Melquiond, <https://doi.org/10.1109/TC.2007.70819>).
 ///
 /// The standard library's function looks at the last bits of the sum instead, and so rounds some
 /// subnormal results twice.

@@ -172,9 +172,9 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         self.run_with(device, |_, run| Ok(run.report))
     }
 
-    /// As [`Trainer::run`], and returns the state at its end with these settings: if a callback ended
-    /// the run at a step, another one goes on from there by [`Trainer::resume`]. So a program trains
-    /// for a while at a time.
+    /// As [`Trainer::run`], and returns the state at its end with these settings: if a callback
+    /// ended the run at a step, another one goes on from there by [`Trainer::resume`]. So a program
+    /// trains for a while at a time.
     ///
     /// # Errors
     /// As [`Trainer::run`].
