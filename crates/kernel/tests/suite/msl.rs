@@ -58,8 +58,8 @@ fn random_kernels_have_the_interpreters_bits() {
     same(&cases.collect::<Vec<_>>());
 }
 
-/// Every operation on 64-bit integers, on pairs of numbers around every edge, conversions to f32 and
-/// back among them; and the same of 32 bits.
+/// Every operation on 64-bit integers, on pairs of numbers around every edge, conversions to f32
+/// and back among them; and the same of 32 bits.
 #[test]
 fn integers_wrap_and_convert() {
     let mut all: Vec<i64> =
