@@ -75,7 +75,7 @@ fn run<B: Backend>(r: Run, checkpoint: Option<&Path>, d: &B::Device) -> (Vec<u64
         }
     }
     trainer.run(d).unwrap();
-    let weights = model.state_dict().unwrap().into_iter().map(|(_, w)| w.data().to_le_bytes()).collect();
+    let weights = model.state_dict().unwrap().into_values().map(|w| w.data().to_le_bytes()).collect();
     let losses = losses.lock().unwrap().clone();
     (losses, weights)
 }

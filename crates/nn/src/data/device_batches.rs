@@ -55,7 +55,7 @@ pub struct DeviceBatches<'a, B: Backend> {
 enum Next<B: Backend> {
     NotMade,
     /// In host memory; in pinned memory too, if there is any.
-    Gathered(HostPair, Option<[Pinned<B>; 2]>),
+    Gathered(Box<(HostPair, Option<[Pinned<B>; 2]>)>),
     /// Its copy was begun, or it cannot be made.
     Sent(Result<Batch<B>>),
 }
@@ -75,8 +75,8 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
             None => Next::NotMade,
             Some(Err(e)) => Next::Sent(Err(e)),
             Some(Ok(batch)) => match copier.fill(&batch, self.device) {
-                Ok(pinned) => Next::Gathered(batch, Some(pinned)),
-                Err(e) if e.kind() == ErrorKind::OutOfMemory => Next::Gathered(batch, None),
+                Ok(pinned) => Next::Gathered(Box::new((batch, Some(pinned)))),
+                Err(e) if e.kind() == ErrorKind::OutOfMemory => Next::Gathered(Box::new((batch, None))),
                 Err(e) => Next::Sent(Err(e)),
             },
         };
@@ -86,12 +86,15 @@ impl<'a, B: Backend> DeviceBatches<'a, B> {
     pub fn send(&mut self) {
         let Some(copier) = &mut self.copier else { return };
         self.next = match std::mem::replace(&mut self.next, Next::NotMade) {
-            Next::Gathered(batch, Some(pinned)) => match copier.copy(pinned, self.device) {
-                Ok([x, y]) => Next::Sent(Ok(Batch { x, y, samples: batch.samples })),
-                Err(e) if e.kind() == ErrorKind::OutOfMemory => Next::Gathered(batch, None),
-                Err(e) => Next::Sent(Err(e)),
+            Next::Gathered(both) => match *both {
+                (batch, Some(pinned)) => match copier.copy(pinned, self.device) {
+                    Ok([x, y]) => Next::Sent(Ok(Batch { x, y, samples: batch.samples })),
+                    Err(e) if e.kind() == ErrorKind::OutOfMemory => Next::Gathered(Box::new((batch, None))),
+                    Err(e) => Next::Sent(Err(e)),
+                },
+                unpinned => Next::Gathered(Box::new(unpinned)),
             },
-            other => other,
+            other @ (Next::NotMade | Next::Sent(_)) => other,
         };
     }
 }
@@ -106,7 +109,7 @@ impl<B: Backend> Iterator for DeviceBatches<'_, B> {
         self.send();
         match std::mem::replace(&mut self.next, Next::NotMade) {
             Next::NotMade => None,
-            Next::Gathered(batch, _) => Some(batch.to_device(self.device)),
+            Next::Gathered(both) => Some(both.0.to_device(self.device)),
             Next::Sent(batch) => Some(batch),
         }
     }

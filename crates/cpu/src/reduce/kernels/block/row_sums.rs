@@ -25,11 +25,13 @@ where
     const TARGETS: IsaTargets = copies::<V>();
     #[inline(always)]
     fn run(self) {
-        const MAX_REGISTERS: usize = 16;
+        // Of two numbers each: f64 in 128 bits.
+        const MAX_REGISTERS: usize = 32;
         let RowSums { x, n, set, sums } = self;
         assert!(ROW_TERMS_IN_REGISTERS.contains(&n), "rows whose lanes have room");
         let (whole, rest, registers) =
             (n / V::LANES, n % V::LANES, const { *ROW_TERMS_IN_REGISTERS.end() / V::LANES });
+        const { assert!(*ROW_TERMS_IN_REGISTERS.end() / V::LANES <= MAX_REGISTERS) };
         let mut mask: [V::T; 16] = [<Sum as Combine<V::T>>::init(); 16];
         mask[..rest].fill(set);
         // The last register of a row reaches into the next, if there is one.
