@@ -24,8 +24,8 @@ use zerocopy::IntoBytes;
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// Bytes of a sum up to which each worker sends all that it has to each other one, in one round.
-/// More goes in two rounds, of which each sends a part: fewer bytes, but twice the latency. At
-/// 1 GB/s this is as long as a round trip of 30 us.
+/// More goes in two rounds, of which each sends a part: fewer bytes, but twice the latency. So
+/// many take a network of 10 Gbit/s about as long as a round trip.
 const ONE_ROUND: usize = 32 << 10;
 
 /// All workers of a run. Clones are the same group.

@@ -117,7 +117,7 @@ fn an_error_comes_with_its_batch() {
         let net = Linear::<Reference>::new(2, 2, &mut Generator::new(1), d);
         let mut sgd = Sgd::new(0.1);
         let run = Trainer::new(&net, &mut sgd, &loader, Classification::new()).epochs(1).run(d);
-        let weights: Vec<_> = net.state_dict().unwrap().into_iter().map(|(_, w)| w.to_f64_vec()).collect();
+        let weights: Vec<_> = net.state_dict().unwrap().into_values().map(|w| w.to_f64_vec()).collect();
         (run.err().map(|e| e.message().to_owned()), weights)
     };
     let all = |fails: Vec<usize>| {
