@@ -14,7 +14,7 @@ use elinvar_gpu_kernels::gemm::mma_sync::{self, MmaTile, WorkgroupLimits};
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem, SimtTile};
 use elinvar_gpu_kernels::launch::Work;
 use elinvar_kernel::Kernel;
-use elinvar_kernel::emit::msl::{Target, emit};
+use elinvar_kernel::emit::msl::{MslTarget, emit};
 use elinvar_kernel::interp::{self, Launch, Memory};
 use elinvar_kernel::ir::MmaShape;
 use elinvar_ops::backend::AddBias;
@@ -32,14 +32,14 @@ const REFUSALS: [&str; 4] = [
 
 /// Kernels that are listed elsewhere may share more memory than Apple's GPUs have.
 const SHARED: u32 = 64 << 10;
-const APPLE: Target = Target { shared: SHARED, ..Target::APPLE };
-const EXACT: Target = Target { shared: SHARED, ..Target::EXACT };
+const APPLE: MslTarget = MslTarget { shared: SHARED, ..MslTarget::APPLE };
+const EXACT: MslTarget = MslTarget { shared: SHARED, ..MslTarget::EXACT };
 
 /// The text of a kernel, or which of the reasons it is refused for.
 ///
 /// # Panics
 /// If it is refused for another one.
-fn emitted(k: &Kernel, target: &Target) -> Result<String, &'static str> {
+fn emitted(k: &Kernel, target: &MslTarget) -> Result<String, &'static str> {
     emit(k, target).map_err(|e| {
         let why = REFUSALS.into_iter().find(|why| e.0.contains(why));
         why.unwrap_or_else(|| panic!("{e}"))
@@ -62,7 +62,7 @@ fn every_kernel_is_emitted_or_refused_with_a_reason() {
             Err(why) => *counts.entry(why).or_default() += 1,
         }
         // What a device may turn out to do: each is a part of the others' texts.
-        let other = [EXACT, Target { shared: SHARED, ..Target::BARE }][i % 2];
+        let other = [EXACT, MslTarget { shared: SHARED, ..MslTarget::BARE }][i % 2];
         if i % 3 == 0
             && !k.features().fragments
             && let Ok(text) = emitted(k, &other)
@@ -102,7 +102,7 @@ pub fn record(kernel: &Kernel, launch: &Launch, before: &[Memory], want: &[Memor
         let target = match all.len() % 6 {
             _ if kernel.features().fragments => APPLE,
             0 => APPLE,
-            1 => Target { subgroup: None, ..EXACT },
+            1 => MslTarget { subgroup: None, ..EXACT },
             _ => EXACT,
         };
         if emitted(kernel, &target).is_ok() {

@@ -5,20 +5,20 @@ use crate::metal::{Case, compile, run, there};
 use crate::random::{Dice, inputs, kernel};
 use crate::words::difference;
 use elinvar_kernel::Kernel;
-use elinvar_kernel::emit::msl::{Target, emit, legal, param_bytes};
+use elinvar_kernel::emit::msl::{MslTarget, emit, legal, param_bytes};
 use elinvar_kernel::interp::{self, Launch, Memory};
 use elinvar_kernel::ir::{Constant, Elem, Op};
 use elinvar_kernel::text::{parse, print};
 
 /// Memory of any size.
-const FULL: Target = Target { shared: 1 << 20, buffers: 60, ..Target::EXACT };
+const FULL: MslTarget = MslTarget { shared: 1 << 20, buffers: 60, ..MslTarget::EXACT };
 
 fn read(text: &str) -> Kernel {
     parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 /// A launch with the interpreter's results.
-fn case(kernel: Kernel, target: Target, groups: u32, params: &[Constant], before: Vec<Memory>) -> Case {
+fn case(kernel: Kernel, target: MslTarget, groups: u32, params: &[Constant], before: Vec<Memory>) -> Case {
     let launch = Launch { groups: [groups, 1, 1], params: params.to_vec() };
     let mut want = before.clone();
     interp::run(&kernel, &launch, &mut want).unwrap_or_else(|e| panic!("{e}\n{}", print(&kernel)));
@@ -44,8 +44,8 @@ fn same(cases: &[Case]) {
 }
 
 /// Exact, flushing, and with as little as may be.
-const TARGETS: [Target; 3] =
-    [FULL, Target { buffers: 60, ..Target::APPLE }, Target { buffers: 60, ..Target::BARE }];
+const TARGETS: [MslTarget; 3] =
+    [FULL, MslTarget { buffers: 60, ..MslTarget::APPLE }, MslTarget { buffers: 60, ..MslTarget::BARE }];
 
 #[test]
 fn random_kernels_have_the_interpreters_bits() {
@@ -201,7 +201,7 @@ fn lanes_exchange() {
         || vec![Memory { elem: Elem::I64, cells: z.clone() }, Memory { elem: Elem::F32, cells: w.clone() }];
     let k = read(LANES);
     let other = read(&LANES.replace("subgroup 32", "subgroup 16"));
-    let has = |k: &Kernel, target: &Target| {
+    let has = |k: &Kernel, target: &MslTarget| {
         emit(k, target).unwrap_or_else(|e| panic!("{e}")).contains("simd_shuffle(")
     };
     assert!(has(&k, &FULL) && !has(&k, &TARGETS[2]) && !has(&other, &FULL));
@@ -281,7 +281,7 @@ fn fragments_are_simdgroup_matrices() {
             let of = kernel.buffers[0].elem;
             let before =
                 vec![quarters(of, m * k, 3), quarters(of, k * n, 11), Memory::zeros(Elem::F32, 2 * m * n)];
-            cases.push(case(kernel, Target::APPLE, 1, &[], before));
+            cases.push(case(kernel, MslTarget::APPLE, 1, &[], before));
         }
     }
     same(&cases);
@@ -343,7 +343,7 @@ fn lowering_changes_no_bit_of_random_kernels() {
 
 #[test]
 fn what_metal_has_not_is_said() {
-    let one = |head: &str, body: &str, target: Target| {
+    let one = |head: &str, body: &str, target: MslTarget| {
         let k = read(&format!("kernel t {head} %0: u32 = group_id.x %1: f32 = load x[%0] {body} }}"));
         emit(&k, &target).err().map_or("emitted".to_string(), |e| e.0)
     };
@@ -360,9 +360,14 @@ fn what_metal_has_not_is_said() {
             FULL,
             "t: Metal has no 64-bit floats",
         ),
-        ("group 32 1 1 { buffer x f32 read buffer y f32 write", "store y[%0] = %1", Target::BARE, "emitted"),
+        (
+            "group 32 1 1 { buffer x f32 read buffer y f32 write",
+            "store y[%0] = %1",
+            MslTarget::BARE,
+            "emitted",
+        ),
         (lanes, fill, FULL, "emitted"),
-        (lanes, fill, Target::BARE, "t: the device has no fragment.c.f32.8x8x8 for subgroups of 32"),
+        (lanes, fill, MslTarget::BARE, "t: the device has no fragment.c.f32.8x8x8 for subgroups of 32"),
         (
             "group 32 1 1 { subgroup 16 buffer x f32 read buffer y f32 write",
             fill,
@@ -370,23 +375,23 @@ fn what_metal_has_not_is_said() {
             "t: the device has no fragment.c.f32.8x8x8 for subgroups of 16",
         ),
         (lanes, spread, FULL, "t: MSL does not say which lane has which number of a fragment"),
-        (lanes, bf16, Target { language: 300, ..FULL }, "t: MSL has no bf16 before version 3.1"),
+        (lanes, bf16, MslTarget { language: 300, ..FULL }, "t: MSL has no bf16 before version 3.1"),
         (
             "group 1024 1 1 { buffer x f32 read buffer y f32 write",
             "store y[%0] = %1",
-            Target { invocations: 512, ..Target::EXACT },
+            MslTarget { invocations: 512, ..MslTarget::EXACT },
             "t: workgroups of 1024 invocations, and the device has 512 at most",
         ),
         (
             "group 1 1 1 { buffer x f32 read buffer y f32 write shared s f32 10000",
             "store s[%0] = %1",
-            Target::EXACT,
+            MslTarget::EXACT,
             "t: 40000 bytes of shared memory, and the device has 32768 at most",
         ),
         (
             &format!("group 1 1 1 {{ buffer x f32 read{many}"),
             "store b0[%0] = %1",
-            Target::EXACT,
+            MslTarget::EXACT,
             "t: 31 buffers, and the device has 30 at most",
         ),
     ];
@@ -404,7 +409,7 @@ fn texts_leave_nothing_open() {
          %5: f32 = sqrt %4 %6: f32 = const nan %7: f32 = const -0.0 %8: f32 = const 1e-40 %9: f32 = const 0.1
          %10: f32 = fma %1, %7, %6 %11: f32 = fma %1, %9, %8 %12: f32 = fma %10, %11, %5 store y[%0] = %12 }",
     );
-    let exact = emit(&k, &Target::EXACT).unwrap_or_else(|e| panic!("{e}"));
+    let exact = emit(&k, &MslTarget::EXACT).unwrap_or_else(|e| panic!("{e}"));
     for line in [
         "#pragma METAL fp contract(off)\n",
         "[[max_total_threads_per_threadgroup(1)]]\nkernel void entry(\n",
@@ -417,7 +422,8 @@ fn texts_leave_nothing_open() {
     ] {
         assert!(exact.contains(line), "{line}\n{exact}");
     }
-    let bare = emit(&k, &Target { adds_subnormals: true, ..Target::BARE }).unwrap_or_else(|e| panic!("{e}"));
+    let bare =
+        emit(&k, &MslTarget { adds_subnormals: true, ..MslTarget::BARE }).unwrap_or_else(|e| panic!("{e}"));
     for line in [") ^ uint(params.zero))", "exact_fma(", "exact_sqrt(", ", params.zero)", ", uint zero)"] {
         assert!(bare.contains(line), "{line}\n{bare}");
     }

@@ -2,7 +2,7 @@
 
 use crate::words::{from_words, words};
 use elinvar_kernel::Kernel;
-use elinvar_kernel::emit::msl::{Target, emit, legal, param_bytes};
+use elinvar_kernel::emit::msl::{MslTarget, emit, legal, param_bytes};
 use elinvar_kernel::interp::{Launch, Memory};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -58,7 +58,7 @@ pub fn there() -> bool {
 /// A launch of a kernel for a target, what its buffers hold before, and what they must after.
 pub struct Case {
     pub kernel: Kernel,
-    pub target: Target,
+    pub target: MslTarget,
     pub launch: Launch,
     pub before: Vec<Memory>,
     pub want: Vec<Memory>,

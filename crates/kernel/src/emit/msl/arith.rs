@@ -4,7 +4,7 @@
 //! may not overflow.
 
 use super::functions::Function;
-use super::{Printer, unsigned, vector_name};
+use super::{MslPrinter, unsigned, vector_name};
 use crate::emit::wgsl::helper::Helper;
 use crate::ir::{Binary, Compare, Constant, Scalar, Unary, Value};
 use crate::pass::Unsupported;
@@ -12,7 +12,7 @@ use crate::pass::Unsupported;
 /// A word that is 0, which no compiler knows.
 const ZERO: &str = "params.zero";
 
-impl Printer<'_> {
+impl MslPrinter<'_> {
     pub(super) fn constant(&self, c: Constant) -> String {
         let bits = c.bits as u32;
         match c.scalar {

@@ -1,10 +1,10 @@
 //! MSL: branches and loops.
 
-use super::Printer;
+use super::MslPrinter;
 use crate::ir::{Region, Value};
 use crate::pass::Unsupported;
 
-impl Printer<'_> {
+impl MslPrinter<'_> {
     /// A block of statements.
     fn block(&mut self, r: &Region) -> Result<(), Unsupported> {
         self.depth += 1;

@@ -1,10 +1,10 @@
 //! MSL: conversions and bit casts.
 
 use super::functions::Function;
-use super::{Printer, vector_name};
+use super::{MslPrinter, vector_name};
 use crate::ir::{Scalar, Value};
 
-impl Printer<'_> {
+impl MslPrinter<'_> {
     pub(super) fn convert(&mut self, to: Scalar, a: Value) -> String {
         let (from, width) = (self.scalar(a), self.width(a));
         let x = self.name(a).to_string();

@@ -3,7 +3,7 @@
 //! Sums are f32, and so are what is added on the way. Factors of f32 are not rounded to fewer bits:
 //! the unit multiplies them as they are.
 
-use super::{Printer, functions::Function};
+use super::{MslPrinter, functions::Function};
 use crate::ir::{Elem, Fragment, FragmentLayout, Op, Place, Type, Value};
 use crate::pass::Unsupported;
 
@@ -36,7 +36,7 @@ pub(super) fn type_name(f: Fragment) -> String {
     format!("simdgroup_matrix<{}, 8, 8>", number(f.elem))
 }
 
-impl Printer<'_> {
+impl MslPrinter<'_> {
     /// That all fragments are what the language has, in SIMD-groups of the device.
     ///
     /// # Errors

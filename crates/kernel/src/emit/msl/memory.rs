@@ -5,7 +5,7 @@
 
 use super::arith::half_name;
 use super::functions::Function;
-use super::{LETTERS, Printer, vector_name};
+use super::{LETTERS, MslPrinter, vector_name};
 use crate::ir::{Access, Atomic, Elem, Place, Scalar, Value};
 use std::fmt::Write;
 
@@ -28,7 +28,7 @@ fn elems_name(e: Elem, width: u8) -> String {
     if width == 1 { elem_name(e).to_string() } else { format!("{}{width}", elem_name(e)) }
 }
 
-impl Printer<'_> {
+impl MslPrinter<'_> {
     pub(super) fn elem(&self, p: Place) -> Elem {
         match p {
             Place::Buffer(i) => self.k.buffers[i as usize].elem,

@@ -11,10 +11,10 @@
 //! **What it promises** (Metal Shading Language Specification, "Numerical Compliance", with fast
 //! math off): sums, products, `fma`, quotients and square roots correctly rounded, infinities and
 //! NaN; but subnormal f32 may be flushed, and Apple's GPUs do flush them, and rounding may be
-//! towards zero. So [`Target`] says what was found, and the rest is built as functions of the
-//! module, as for WGSL ([`Helper`]). The text forbids contraction
-//! itself, which compilers otherwise do with fast math off, too; a driver compiles it with the math
-//! mode "safe" and precise functions.
+//! towards zero. So [`MslTarget`] says what was found, and the rest is built as functions of the
+//! module, as for WGSL (`emit/wgsl/helper.rs`). The text forbids contraction itself, which
+//! compilers otherwise do with fast math off, too; a driver compiles it with the math mode "safe"
+//! and precise functions.
 //!
 //! **Bindings**: buffer `i` of the kernel is `[[buffer(i)]]`; the parameters are a struct behind
 //! them, number `buffers.len()`, whose bytes [`param_bytes`] makes. Threadgroup memory is declared
@@ -35,7 +35,7 @@ use crate::pass::{self, Unsupported};
 use functions::Function;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-pub use target::Target;
+pub use target::MslTarget;
 
 /// The name of the kernel function.
 pub const ENTRY: &str = "entry";
@@ -61,7 +61,7 @@ pub fn param_bytes(params: &[Constant]) -> Vec<u8> {
 /// # Errors
 /// [`Unsupported`] if the kernel is not valid, or needs what the target lacks and nothing is built
 /// from, or exceeds its limits.
-pub fn legal(kernel: &Kernel, target: &Target) -> Result<Kernel, Unsupported> {
+pub fn legal(kernel: &Kernel, target: &MslTarget) -> Result<Kernel, Unsupported> {
     crate::verify::verify(kernel).map_err(|e| Unsupported(e.0))?;
     let lacks = |what: &str| Err(Unsupported(format!("{}: Metal has no {what}", kernel.name)));
     let features = kernel.features();
@@ -83,7 +83,7 @@ pub fn legal(kernel: &Kernel, target: &Target) -> Result<Kernel, Unsupported> {
     Ok(k)
 }
 
-fn check_limits(k: &Kernel, target: &Target) -> Result<(), Unsupported> {
+fn check_limits(k: &Kernel, target: &MslTarget) -> Result<(), Unsupported> {
     let exceeds = |what: String, most: u32| {
         Err(Unsupported(format!("{}: {what}, and the device has {most} at most", k.name)))
     };
@@ -103,12 +103,12 @@ fn check_limits(k: &Kernel, target: &Target) -> Result<(), Unsupported> {
 ///
 /// # Errors
 /// As [`legal`], and for fragments that the language has not.
-pub fn emit(kernel: &Kernel, target: &Target) -> Result<String, Unsupported> {
+pub fn emit(kernel: &Kernel, target: &MslTarget) -> Result<String, Unsupported> {
     let fast = target.of(kernel.features());
-    let unlowered = Printer::new(kernel, &fast);
+    let unlowered = MslPrinter::new(kernel, &fast);
     unlowered.check_fragments()?;
     let k = legal(kernel, target)?;
-    let mut p = Printer::new(&k, &fast);
+    let mut p = MslPrinter::new(&k, &fast);
     p.region(&k.body)?;
     Ok(p.module())
 }
@@ -135,9 +135,9 @@ fn unsigned(s: Scalar) -> Scalar {
 /// The letters of a vector's numbers.
 const LETTERS: [&str; 4] = ["x", "y", "z", "w"];
 
-struct Printer<'a> {
+struct MslPrinter<'a> {
     k: &'a Kernel,
-    target: &'a Target,
+    target: &'a MslTarget,
     /// Is it a function of a module? Its operations are the target's own.
     is_helper: bool,
     /// What a value is called.
@@ -152,9 +152,9 @@ struct Printer<'a> {
     depth: usize,
 }
 
-impl<'a> Printer<'a> {
-    fn new(k: &'a Kernel, target: &'a Target) -> Self {
-        Printer {
+impl<'a> MslPrinter<'a> {
+    fn new(k: &'a Kernel, target: &'a MslTarget) -> Self {
+        MslPrinter {
             k,
             target,
             is_helper: false,
@@ -368,11 +368,11 @@ impl<'a> Printer<'a> {
 }
 
 /// The function that stands for an operation.
-fn function(helper: Helper, target: &Target) -> Result<String, Unsupported> {
+fn function(helper: Helper, target: &MslTarget) -> Result<String, Unsupported> {
     let mut k = helper.kernel();
     pass::lower(&mut k, target.legalize_helper());
     pass::optimize(&mut k);
-    let mut p = Printer::new(&k, target);
+    let mut p = MslPrinter::new(&k, target);
     p.is_helper = true;
     p.region(&k.body)?;
     assert!(p.functions.is_empty() && p.helpers.is_empty(), "{}: it calls no other one", helper.name());

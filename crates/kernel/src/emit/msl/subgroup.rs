@@ -4,10 +4,10 @@
 //! The functions of SIMD-groups take no 64-bit integers: those are combined as pairs of words, lane
 //! by lane.
 
-use super::{Printer, unsigned, vector_name};
+use super::{MslPrinter, unsigned, vector_name};
 use crate::ir::{Reduce, Scalar, Value};
 
-impl Printer<'_> {
+impl MslPrinter<'_> {
     /// An exchange, which truth values take part in as numbers.
     fn exchange(&self, v: Value, f: impl Fn(&str) -> String) -> String {
         let (s, width) = (self.scalar(v), self.width(v));

@@ -11,7 +11,7 @@ use crate::pass::{Lanes, Legalize};
 /// allows rounding towards zero, too), zeros keep their signs, infinities and NaN are those of IEEE
 /// 754, and conversions from integers round to nearest even.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct MslTarget {
     /// Version of the language times 100: 300 for Metal 3.0, 310 for 3.1.
     pub language: u32,
     /// Are quotients of f32 correctly rounded?
@@ -45,10 +45,10 @@ pub struct Target {
     pub invocations: u32,
 }
 
-impl Target {
+impl MslTarget {
     /// What Apple's GPUs of family Apple7 (M1) and later are known for: subnormal f32 are flushed,
     /// whatever the compiler is told. A driver probes rather than to believe it.
-    pub const APPLE: Target = Target {
+    pub const APPLE: MslTarget = MslTarget {
         language: 310,
         division: false,
         square_root: false,
@@ -66,33 +66,33 @@ impl Target {
         invocations: 1024,
     };
     /// Arithmetic that lacks nothing.
-    pub const EXACT: Target = Target {
+    pub const EXACT: MslTarget = MslTarget {
         division: true,
         square_root: true,
         adds_subnormals: true,
         fuses_subnormals: true,
         rounds_subnormals: true,
         compares_subnormals: true,
-        ..Target::APPLE
+        ..MslTarget::APPLE
     };
     /// Metal 3.0, and no more than its specification promises of arithmetic.
-    pub const BARE: Target = Target {
+    pub const BARE: MslTarget = MslTarget {
         language: 300,
         halves: false,
         contracts: true,
         subgroup: None,
         matrices: false,
-        ..Target::APPLE
+        ..MslTarget::APPLE
     };
 
     /// For work that was asked for as fast, which products of fragments are: the device's
     /// arithmetic as it is.
-    pub(super) fn of(self, features: Features) -> Target {
+    pub(super) fn of(self, features: Features) -> MslTarget {
         if !features.fragments {
             return self;
         }
-        let Target { language, halves, subgroup, matrices, buffers, shared, invocations, .. } = self;
-        Target { language, halves, subgroup, matrices, buffers, shared, invocations, ..Target::EXACT }
+        let MslTarget { language, halves, subgroup, matrices, buffers, shared, invocations, .. } = self;
+        MslTarget { language, halves, subgroup, matrices, buffers, shared, invocations, ..MslTarget::EXACT }
     }
 
     /// What is built in kernels. Operations that take many instructions to build stay, and become
