@@ -31,6 +31,7 @@ usage: cargo xtask COMMAND
   amd        what is emitted for AMD's devices, compiled for all of them; registers, spills and LDS
   arm        the tests of the device cpu, and training runs, on aarch64 with NEON, emulated by qemu
   web        the page that trains in a browser, as a folder to serve: target/web/site
+  browser    the device cpu in WebAssembly: conformance under Node, and the page in Chromium
   parity     training, compared with PyTorch's, layer by layer and optimiser by optimiser
   minilm     embeddings of a sentence-embedding model, compared with PyTorch's
   footprint  build time, crates, size and memory of programs, as JSON lines: [elinvar] [gpt2] [hello]
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         ["amd"] => amd::amd(),
         ["arm"] => arm::arm(),
         ["web"] => web::web(),
+        ["browser"] => web::browser(),
         ["parity"] => python::parity(),
         ["minilm"] => python::minilm(),
         ["bundle"] => bundle::bundle(),

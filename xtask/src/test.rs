@@ -4,7 +4,7 @@
 //! cannot run on this machine are listed as skipped, with the reason; they are never counted as
 //! passed.
 
-use crate::{cuda, program, python, root, vulkan, web};
+use crate::{cuda, program, python, root, vulkan};
 use std::cell::RefCell;
 use std::env;
 use std::fs::File;
@@ -83,8 +83,6 @@ pub fn test() -> ExitCode {
     step("capabilities", &crate::capabilities::check);
     step("cuda", &|| cuda::there().unwrap_or_else(|| on_golden("cuda:0", &[])));
     step("same weights", &same_weights);
-    step("wasm", &web::conformance);
-    step("web", &web::browser);
     summary(&rows)
 }
 

@@ -1,4 +1,5 @@
-//! `cargo xtask web`: the page that trains in a browser, as a folder to serve; and its tests.
+//! `cargo xtask web`: the page that trains in a browser, as a folder to serve. `cargo xtask browser`:
+//! its tests, and a conformance sample under Node.
 //!
 //! `web` is a workspace of its own, compiled for WebAssembly: its target directory is not that of
 //! other builds, and nothing of it is compiled without these commands.
@@ -6,7 +7,7 @@
 use crate::cross::{self, Std, runs, standard_library, variable};
 use crate::program;
 use crate::python::target;
-use crate::test::{Outcome, Scratch, ended, weights};
+use crate::test::{Outcome, Scratch, ended, summary, timed, weights};
 use crate::{cargo, root};
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,7 +33,7 @@ const BUDGET: u64 = 4 << 20;
 /// Builds the page for visitors.
 pub fn web() -> ExitCode {
     cross::install(&COMPILER);
-    match missing().map_or_else(|| site("page", &[]), Err) {
+    match missing().map_or_else(|| site(&[]), Err) {
         Ok(site) => {
             println!("{}: a folder to serve, such as by `python3 -m http.server`", site.display());
             ExitCode::SUCCESS
@@ -44,18 +45,24 @@ pub fn web() -> ExitCode {
     }
 }
 
-/// A step of `cargo xtask test`: `cpu` and `reference` in WebAssembly, by Node.
-pub fn conformance() -> Outcome {
+/// Runs the tests. Not a part of `cargo xtask test`: compiling everything a second time, for
+/// WebAssembly, takes minutes.
+pub fn browser() -> ExitCode {
     cross::install(&COMPILER);
+    cross::install(&BROWSER);
+    summary(&[timed("wasm", &conformance), timed("web", &page_in_browser)])
+}
+
+/// `cpu` and `reference` in WebAssembly, by Node.
+fn conformance() -> Outcome {
     if let Some(why) = missing().or_else(no_node) {
         return Outcome::Skipped(why);
     }
     run_conformance().map_or_else(Outcome::Failed, |()| Outcome::Passed)
 }
 
-/// A step of `cargo xtask test`: the page in a browser.
-pub fn browser() -> Outcome {
-    cross::install(&BROWSER);
+/// The page in a browser.
+fn page_in_browser() -> Outcome {
     if let Some(why) = missing().or_else(no_node) {
         return Outcome::Skipped(why);
     }
@@ -66,7 +73,7 @@ pub fn browser() -> Outcome {
         Ok(modules) => modules,
         Err(why) => return Outcome::Skipped(why),
     };
-    let site = match expected_is_native().and_then(|()| site("release", &["elinvar-web-conformance"])) {
+    let site = match expected_is_native().and_then(|()| site(&["elinvar-web-conformance"])) {
         Ok(site) => site,
         Err(why) => return Outcome::Failed(why),
     };
@@ -97,9 +104,9 @@ fn home() -> Result<PathBuf, String> {
 
 /// Compiles packages of the workspace `web`; returns the directory of the modules. All packages
 /// that a run needs in one command, so that what they share is compiled with the same features.
-fn compile(profile: &str, packages: &[&str]) -> Result<PathBuf, String> {
+fn compile(packages: &[&str]) -> Result<PathBuf, String> {
     let home = home()?;
-    let mut command = cargo(&["build", "--target", TARGET, "--profile", profile]);
+    let mut command = cargo(&["build", "--release", "--target", TARGET]);
     command.arg("--manifest-path").arg(root().join("web/Cargo.toml"));
     for package in packages {
         command.args(["--package", package]);
@@ -111,7 +118,7 @@ fn compile(profile: &str, packages: &[&str]) -> Result<PathBuf, String> {
         command.env("RUSTC_BOOTSTRAP", "1").env("RUSTC", rustc).env(variable(TARGET, "LINKER"), LINKER);
     }
     done(&mut command)?;
-    Ok(home.join(TARGET).join(profile))
+    Ok(home.join(TARGET).join("release"))
 }
 
 /// Runs a command.
@@ -125,7 +132,7 @@ fn done(command: &mut Command) -> Result<(), String> {
 }
 
 /// The page as a folder: what is written in `web/page`, and the compiled module.
-fn site(profile: &str, beside: &[&str]) -> Result<PathBuf, String> {
+fn site(beside: &[&str]) -> Result<PathBuf, String> {
     let home = home()?;
     let folder = home.join("site");
     let _ = fs::remove_dir_all(&folder);
@@ -135,7 +142,7 @@ fn site(profile: &str, beside: &[&str]) -> Result<PathBuf, String> {
         let file = file.map_err(failed)?;
         fs::copy(file.path(), folder.join(file.file_name())).map_err(failed)?;
     }
-    let modules = compile(profile, &[&["elinvar-web"][..], beside].concat())?;
+    let modules = compile(&[&["elinvar-web"][..], beside].concat())?;
     // For this machine, by the compiler of everything else.
     let mut bindgen = cargo(&["run", "--package", "elinvar-web-bindgen"]);
     bindgen
@@ -167,7 +174,7 @@ fn compressed(folder: &Path) -> Result<u64, String> {
 
 fn run_conformance() -> Result<(), String> {
     // With the page, which a later step tests.
-    let modules = compile("release", &["elinvar-web-conformance", "elinvar-web"])?;
+    let modules = compile(&["elinvar-web-conformance", "elinvar-web"])?;
     let mut node = Command::new("node");
     node.arg(root().join("web/test/conformance.mjs"))
         .arg(modules.join("elinvar_web_conformance.wasm"))

@@ -1,7 +1,6 @@
 //! The messages of one call, and what is made of them.
 
 use crate::element::{Element, Number, add, elements};
-use crate::group::Traffic;
 use crate::message::{HEAD, Head};
 use crate::transport::Transport;
 use crate::tree::{Node, Runs, TreeSum, part};
@@ -9,6 +8,15 @@ use elinvar_core::Result;
 use std::ops::Range;
 use std::time::Instant;
 use zerocopy::IntoBytes;
+
+/// What was sent to other workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of numbers, without the heads of messages.
+    pub bytes: u64,
+}
 
 /// The messages of one call.
 pub struct Exchange<'a> {

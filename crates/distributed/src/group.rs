@@ -1,7 +1,7 @@
 //! All workers of a run, and what they do together.
 
 use crate::element::{Element, Number, elements};
-use crate::exchange::{Exchange, gather_parts, sum_of};
+use crate::exchange::{Exchange, Traffic, gather_parts, sum_of};
 use crate::launcher::{Launch, launch, local_rank};
 use crate::message::{Call, HEAD, Head, Kind};
 use crate::transport::Transport;
@@ -42,15 +42,6 @@ pub struct Group {
     local_rank: usize,
     limit: Duration,
     link: Arc<Mutex<Link>>,
-}
-
-/// What was sent to other workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Messages.
-    pub messages: u64,
-    /// Bytes of numbers, without the heads of messages.
-    pub bytes: u64,
 }
 
 #[derive(Debug)]
@@ -282,7 +273,8 @@ impl Group {
         let node = Node { level: 0, index: self.rank };
         self.sum_part(Runs::one_each(self.size), vec![(node, x.to_vec())], x.len())
     }
-    /// The sum over all shards, for all: their balanced tree, neighbours first, whoever has them.
+    /// The sum over all shards, for all: their balanced tree, neighbours first, whatever
+    /// worker has them.
     /// `sums` are those of this worker's run ([`Runs::of`]), of `n` elements each.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Several workers that compute one result, with bits that do not depend on how many there are.
 //!
 //! A run fixes a number of shards, a power of two. The sum over shards is a balanced binary tree,
-//! neighbours first; workers have contiguous runs of shards and send sums of whole subtrees ([`tree`]).
-//! No sum is left to a library.
+//! neighbours first; workers have contiguous runs of shards and send sums of whole subtrees
+//! ([`tree`]). No sum is left to a library.
 //!
 //! Messages go by an MPI library that is loaded at run time, by TCP, or between threads
 //! (`transport`); a process learns from its launcher's variables which worker it is
@@ -17,6 +17,7 @@ mod transport;
 pub mod tree;
 
 pub use element::{Element, Number};
-pub use group::{Group, Traffic};
+pub use exchange::Traffic;
+pub use group::Group;
 pub use launcher::{Launch, launch, local_rank};
 pub use tree::{Runs, TreeSum};

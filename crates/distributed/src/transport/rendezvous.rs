@@ -150,7 +150,7 @@ fn gather(
         };
         // Accepted sockets inherit it on some systems.
         let blocking = stream.set_nonblocking(false);
-        // Whoever says something else is a stranger, and no worker.
+        // One that says something else is a stranger, and no worker.
         let Some(hello) = blocking.ok().and_then(|()| Hello::read(&mut stream)) else { continue };
         belongs(m, hello, first, streams)?;
         places[hello.rank] = SocketAddr::new(from.ip(), hello.port);

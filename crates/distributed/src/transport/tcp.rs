@@ -129,7 +129,7 @@ fn write_all(mut stream: TcpStream, messages: &Receiver<Vec<u8>>, pending: &Pend
             }
         };
         if written.is_err() {
-            // Reading tells why. Whoever sends on must not wait for it.
+            // Reading tells why. A caller that sends on must not wait for it.
             while messages.recv().is_ok() {
                 pending.less();
             }
@@ -237,7 +237,7 @@ impl Drop for Tcp {
         for peer in self.peers.iter_mut().flatten() {
             let mut threads = peer.threads.drain(..);
             let writer = threads.next().map(JoinHandle::join);
-            // The reader waits for the other side, which may have more to say to nobody.
+            // The reader waits for the other side, which may have more to say.
             let _ = peer.stream.shutdown(Shutdown::Both);
             let reader = threads.next().map(JoinHandle::join);
             // A thread that panicked has nothing left to do.

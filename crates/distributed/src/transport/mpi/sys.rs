@@ -200,7 +200,7 @@ impl Mpi {
     }
     /// Ends it. Nothing else is called afterwards.
     pub fn finish(&self) {
-        // SAFETY: it is initialised, and the caller is its only user. What it answers helps nobody.
+        // SAFETY: it is initialised, and the caller is its only user. Its answer is of no use.
         unsafe { (self.finalize)() };
     }
     fn judged(&self, code: c_int, what: &str) -> Result<()> {
