@@ -1,5 +1,5 @@
-//! `cargo xtask web`: the page that trains in a browser, as a folder to serve. `cargo xtask browser`:
-//! its tests, and a conformance sample under Node.
+//! `cargo xtask web`: the page that trains in a browser, as a folder to serve.
+//! `cargo xtask browser`: its tests, and a conformance sample under Node.
 //!
 //! `web` is a workspace of its own, compiled for WebAssembly: its target directory is not that of
 //! other builds, and nothing of it is compiled without these commands.
