@@ -96,9 +96,9 @@ impl Group {
     /// launch`; a group of one without a launcher.
     ///
     /// # Errors
-    /// `InvalidArgument` if the launcher's variables make no sense, or a worker runs another version
-    /// or was told of another number of workers; `DriverMissing` without an MPI library where MPI's
-    /// launcher is used; `Io` if workers do not come within the time limit.
+    /// `InvalidArgument` if the launcher's variables make no sense, or a worker runs another
+    /// version or was told of another number of workers; `DriverMissing` without an MPI library
+    /// where MPI's launcher is used; `Io` if workers do not come within the time limit.
     pub fn init() -> Result<Group> {
         let get = |name: &str| env::var(name).ok();
         let limit = time_limit(get("ELINVAR_TIME_LIMIT"))?;
@@ -287,8 +287,8 @@ impl Group {
     ) -> Result<Vec<T>> {
         self.sum(runs, self.checked(runs, sums, n)?, n)
     }
-    /// This worker's part, [`Group::part`], of [`Group::all_reduce_shards`]: for optimisers of which
-    /// each worker has a part.
+    /// This worker's part, [`Group::part`], of [`Group::all_reduce_shards`]: for optimisers of
+    /// which each worker has a part.
     ///
     /// # Errors
     /// As [`Group::all_reduce_shards`].

@@ -4,10 +4,10 @@
 //! in it as soon as the tensor that had it is dropped: what still reads it comes before what will
 //! write it. A piece that another queue has used goes to that one's next tensors, and to others
 //! behind an event: it keeps its uses while it is free. Pieces are kept by size class, eight to a
-//! power of two. Small ones are suballocated from blocks, as a device has only so many
-//! allocations; large ones have memory of their own, and all have where a launch cannot read one part
-//! of a block and write another. When the device has no more, or the limit is
-//! near, what is kept is freed and the allocation is tried again.
+//! power of two. Small ones are suballocated from blocks, as a device has only so many allocations;
+//! large ones have memory of their own, and all have where a launch cannot read one part of a block
+//! and write another. When the device has no more, or the limit is near, what is kept is freed and
+//! the allocation is tried again.
 //!
 //! With `Settings::pool_initial` or `pool_growth`, pieces are cut from regions instead (`regions`);
 //! what is kept goes back to its region when another size is needed. `Settings::pool_maximum`

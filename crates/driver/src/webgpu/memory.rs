@@ -111,7 +111,8 @@ impl Transfer {
     pub(super) fn read(mut self, bytes: &mut [u8]) -> Result<()> {
         let Some(read) = self.under_way.take() else { return Ok(()) };
         self.shared.wait_for(read.submission)?;
-        // If another thread has waited for the work, the host is told of the bytes at the next look.
+        // If another thread has waited for the work, the host is told of the bytes at the next
+        // look.
         self.shared.reached(read.submission)?;
         read.take(&self.shared, bytes)
     }
