@@ -12,7 +12,7 @@ use crate::buffer::GpuBuffer;
 use crate::device::{GpuDevice, OpenDevice};
 use crate::timeline::Timed;
 use elinvar_core::profile::Kind;
-use elinvar_core::{Error, Result};
+use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_driver::{Call, CallGraph, Driver, VendorGemm};
 use elinvar_kernel::interp::Launch;
 use std::any::Any;
@@ -193,7 +193,18 @@ impl<D: Driver> Graph<D> {
             )));
         }
         let all: Vec<Call<'_, D>> = calls.iter().map(RecordedCall::call).collect();
-        let kept = D::Graph::capture(device.current().driver(), &all)?;
+        let current = device.current();
+        let keep = || D::Graph::capture(current.driver(), &all);
+        let kept = keep().or_else(|e| match e.kind() {
+            // What the pool keeps for tensors may be what is missing.
+            ErrorKind::OutOfMemory => {
+                device.pool.release();
+                current.driver().wait()?;
+                keep()
+            }
+            _ => Err(e),
+        })?;
+        drop(current);
         Ok(Graph { kept, calls, before, memory, device })
     }
     /// Does it again, in this thread's queue.

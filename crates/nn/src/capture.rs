@@ -6,6 +6,7 @@
 //! then. A buffer that is set keeps the new value until the trace ends; then the value is written
 //! to the memory that the buffer had, and the buffer has that again.
 
+use crate::optim::steps_made;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Element, Error, HostData, HostTensor, Layout, Result, Scalar, Shape, each_data};
 use elinvar_ops::Backend;
@@ -108,7 +109,7 @@ pub(crate) fn stream_of<B: Backend>(generator: &SharedGenerator) -> Result<Optio
     }
     let place = with::<B, _>(|c| {
         c.draws.push(generator.clone());
-        c.streams.take(4)
+        c.streams.take_vector(4)
     });
     let other =
         || Error::unsupported("drawing random numbers on another device: a captured step cannot do this");
@@ -164,56 +165,94 @@ pub(crate) fn take_back(draws: &[SharedGenerator], before: &[Generator]) {
 }
 
 /// Places for numbers in device memory, which is there before a step is recorded and stays where it
-/// is: given out one after the other, and filled from the host together.
+/// is: given out one after the other, and filled from the host together. With a counter of steps
+/// the memory has several rows, of which the step takes one.
 #[derive(Debug)]
 pub(crate) struct Slots<B: Backend> {
     device: B::Device,
     dtype: DType,
+    /// The digits of the counter, while places are given out.
+    digits: Option<[Array<B>; 2]>,
+    rows: usize,
     chunks: Vec<Array<B>>,
-    /// Numbers that are taken of the last chunk.
+    /// The last chunk, as the step reads it, and numbers of it that are taken.
+    last: Option<Array<B>>,
     taken: usize,
     /// Chunk, first number and count of each place.
     places: Vec<(usize, usize, usize)>,
 }
 
-/// Numbers of a chunk, of which a place takes a few.
+/// Numbers of a chunk, of which a place takes a few; fewer if there are several rows.
 const CHUNK: usize = 1024;
+const CHUNK_OF_ROWS: usize = 16;
 
 impl<B: Backend> Slots<B> {
     pub(crate) fn new(device: &B::Device, dtype: DType) -> Self {
-        Slots { device: device.clone(), dtype, chunks: vec![], taken: CHUNK, places: vec![] }
+        let (digits, last) = (None, None);
+        Slots {
+            device: device.clone(),
+            dtype,
+            digits,
+            rows: 1,
+            chunks: vec![],
+            last,
+            taken: 0,
+            places: vec![],
+        }
+    }
+    /// With rows, of which the step takes that of these digits ([`steps_made`]).
+    pub(crate) fn of_rows(device: &B::Device, dtype: DType, digits: Option<[Array<B>; 2]>) -> Self {
+        let rows = if digits.is_some() { steps_made::ROWS } else { 1 };
+        Slots { digits, rows, ..Slots::new(device, dtype) }
     }
     pub(crate) fn dtype(&self) -> DType {
         self.dtype
     }
-    /// Numbers of the memory behind each place.
-    pub(crate) fn chunk_len(&self) -> usize {
-        CHUNK
+    /// A place for so many numbers, as vectors of shape \[\].
+    pub(crate) fn take(&mut self, count: usize) -> Result<Vec<Array<B>>> {
+        self.place(count)?;
+        (0..count).map(|i| self.last_at(Shape::scalar(), &[], self.taken - count + i)).collect()
     }
     /// A place for so many numbers, as a vector.
-    pub(crate) fn take(&mut self, count: usize) -> Result<Array<B>> {
-        if count > CHUNK {
-            return Err(Error::unsupported(format!(
-                "{count} scalars of one parameter; a captured step has places for {CHUNK}"
-            )));
-        }
-        if self.taken + count > CHUNK {
+    pub(crate) fn take_vector(&mut self, count: usize) -> Result<Array<B>> {
+        self.place(count)?;
+        self.last_at(Shape::new(&[count])?, &[1], self.taken - count)
+    }
+    fn last_at(&self, shape: Shape, strides: &[isize], from: usize) -> Result<Array<B>> {
+        let last = self.last.as_ref().expect("a place was taken of it");
+        Ok(last.with_layout(Layout::strided(shape, strides, from, last.shape().numel())?))
+    }
+    fn place(&mut self, count: usize) -> Result<()> {
+        if self.last.as_ref().is_none_or(|last| self.taken + count > last.shape().numel()) {
+            let len = count.max(if self.rows == 1 { CHUNK } else { CHUNK_OF_ROWS });
             // An upload is not recorded: the memory is there before.
-            let zeros = HostTensor::new(Shape::new(&[CHUNK])?, HostData::full(self.dtype, CHUNK, 0.into())?)?;
-            self.chunks.push(Array::from_host(&self.device, zeros)?);
+            let all = self.rows * len;
+            let zeros = HostTensor::new(Shape::new(&[all])?, HostData::full(self.dtype, all, 0.into())?)?;
+            let chunk = Array::from_host(&self.device, zeros)?;
+            self.last = Some(match &self.digits {
+                None => chunk.clone(),
+                Some(digits) => steps_made::pick(digits, &chunk, len)?,
+            });
+            self.chunks.push(chunk);
             self.taken = 0;
         }
-        let from = self.taken;
+        self.places.push((self.chunks.len() - 1, self.taken, count));
         self.taken += count;
-        self.places.push((self.chunks.len() - 1, from, count));
-        let layout = Layout::strided(Shape::new(&[count])?, &[1], from, CHUNK)?;
-        Ok(self.chunks[self.chunks.len() - 1].with_layout(layout))
+        Ok(())
     }
-    /// Uploads numbers for all places, in order; gives each chunk with the memory that it goes to.
-    pub(crate) fn upload(&self, values: &[impl AsRef<[f64]>]) -> Result<Vec<(Array<B>, &Array<B>)>> {
-        let mut all = vec![vec![0.0; CHUNK]; self.chunks.len()];
-        for ((chunk, from, count), values) in self.places.iter().zip(values) {
-            all[*chunk][*from..from + count].copy_from_slice(values.as_ref());
+    /// No more places are taken: what was computed for them goes.
+    pub(crate) fn finish(&mut self) {
+        (self.digits, self.last) = (None, None);
+    }
+    /// Uploads numbers for all places, in order, each with as many rows as there are values for;
+    /// gives each chunk with the memory that it goes to.
+    pub(crate) fn upload(&self, values: &[&[Vec<f64>]]) -> Result<Vec<(Array<B>, &Array<B>)>> {
+        let mut all: Vec<Vec<f64>> = self.chunks.iter().map(|c| vec![0.0; c.shape().numel()]).collect();
+        for ((chunk, from, count), rows) in self.places.iter().zip(values) {
+            let len = all[*chunk].len() / self.rows;
+            for (to, row) in all[*chunk].chunks_mut(len).zip(*rows) {
+                to[*from..from + count].copy_from_slice(row);
+            }
         }
         let one = |(numbers, to): (Vec<f64>, _)| {
             Ok((Array::from_host(&self.device, rounded(&numbers, self.dtype)?)?, to))

@@ -5,7 +5,7 @@
 //! taken for the memory that it is given, whole: more than it reads where it looks at a part.
 
 use crate::data::Data;
-use crate::rows::training::Model;
+use crate::rows::training::{Made, Model};
 use elinvar::Result;
 use elinvar::profile::{Kind, Track};
 use elinvar::{profile, try_run};
@@ -29,14 +29,15 @@ pub struct Count {
 /// it.
 static NEXT: AtomicUsize = AtomicUsize::new(1000);
 
-/// Counts a step of a model, after two that create the optimiser's state and compile all kernels.
+/// Counts a step of a model, after two that create the optimiser's state and compile all kernels. Of
+/// one that is captured, the graph is one kernel, whose bytes are not counted.
 ///
 /// # Errors
 /// The device's errors.
-pub fn count(model: Model) -> Result<Count> {
+pub fn count(model: Model, made: Made) -> Result<Count> {
     let device = GpuDevice::new(Null::open(0)?, NEXT.fetch_add(1, Relaxed));
     let queue = Track::Queue(device.to_string().into(), 0);
-    let mut step = try_run(|| model.step(&mut Data::new(device)))??;
+    let mut step = try_run(|| model.step(made, &mut Data::new(device)))??;
     try_run(|| (0..2).try_for_each(|_| step()))??;
     let (done, profile) = profile(|| try_run(&mut step));
     done??;
@@ -50,14 +51,31 @@ pub fn count(model: Model) -> Result<Count> {
 }
 
 /// Counts as rows of a table.
-pub struct Counts(pub Vec<(Model, Count)>);
+pub struct Counts(pub Vec<(Model, Made, Count)>);
+
+impl Counts {
+    /// Counts the steps of all models.
+    ///
+    /// # Errors
+    /// As [`count`].
+    pub fn all() -> Result<Counts> {
+        let both = |model| [Made::Plain, Made::Captured].map(|made| (model, made));
+        let one = |(model, made)| Ok((model, made, count(model, made)?));
+        Model::ALL.into_iter().flat_map(both).map(one).collect::<Result<_>>().map(Counts)
+    }
+}
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<6}  {:>7}  {:>8}  {:>9}", "step", "kernels", "launches", "MiB moved")?;
-        for (model, c) in &self.0 {
-            let mib = c.bytes as f64 / f64::from(1 << 20);
-            writeln!(f, "{:<6}  {:>7}  {:>8}  {mib:>9.1}", model.word(), c.kernels, c.launches)?;
+        writeln!(f, "{:<14}  {:>7}  {:>8}  {:>9}", "step", "kernels", "launches", "MiB moved")?;
+        for (model, made, c) in &self.0 {
+            let (name, bytes) = match made {
+                Made::Plain => {
+                    (model.word().to_owned(), format!("{:.1}", c.bytes as f64 / f64::from(1 << 20)))
+                }
+                Made::Captured => (format!("{}-captured", model.word()), "-".to_owned()),
+            };
+            writeln!(f, "{name:<14}  {:>7}  {:>8}  {bytes:>9}", c.kernels, c.launches)?;
         }
         Ok(())
     }

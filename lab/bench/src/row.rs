@@ -254,9 +254,10 @@ impl Row {
     /// The ways to run it on a device.
     pub fn variants(&self, device: &Device) -> Vec<Variant> {
         let fixed = self.make_static.is_some() && matches!(device, Device::Cpu(_));
-        // Devices without a queue call the function each time.
+        // Devices without a queue call the function each time; a step of training is made by other
+        // code nevertheless.
         let queue = !matches!(device, Device::Cpu(_) | Device::Reference(_));
-        let graph = self.make_graph.is_some() && queue;
+        let graph = self.make_graph.is_some() && (queue || self.group == Group::Training);
         let others = [fixed.then_some(Variant::Static), graph.then_some(Variant::Graph)];
         [Variant::Ours].into_iter().chain(others.into_iter().flatten()).collect()
     }

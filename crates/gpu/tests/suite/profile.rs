@@ -101,6 +101,11 @@ fn a_replay_is_seen_and_a_recording_is_not() {
     assert_eq!((launched, &*kept[0]), (0, "graph of 2 calls"), "{kept:?}");
     let (launched, calls) = names(&GpuDevice::new(Interp::open(0).unwrap(), 78));
     assert_eq!((launched, calls.len()), (0, kept.len() + 1), "{calls:?}");
+    if let Some(d) = super::vulkan() {
+        drop(d);
+        let (launched, kept) = names(&GpuDevice::new(elinvar_driver::Vulkan::open(0).unwrap(), 78));
+        assert_eq!((launched, &*kept[0], kept.len()), (0, "graph of 2 calls", 2), "{kept:?}");
+    }
 }
 
 /// Each stream has a track of its own, by one clock: work of two overlaps unless one waits.

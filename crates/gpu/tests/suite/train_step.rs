@@ -2,6 +2,7 @@
 
 use super::{cuda, interp};
 use elinvar_core::{ErrorKind, Result};
+use elinvar_cpu::{Cpu, CpuDevice};
 use elinvar_driver::null::Call;
 use elinvar_driver::{Driver, Interp, Null, Vulkan};
 use elinvar_gpu::{Gpu, GpuDevice};
@@ -151,18 +152,19 @@ fn all<B: Backend>() -> Optimisers<B> {
     ]
 }
 
-fn every_optimiser<B: Backend>(d: &B::Device) {
+fn every_optimiser<B: Backend>(d: &B::Device, recordings: usize) {
     for (what, new) in all::<B>() {
-        equal(d, what, new, Settings::Plain, 3, 1);
+        equal(d, what, new, Settings::Plain, 3, recordings);
     }
 }
 
 #[test]
 fn every_optimiser_makes_the_same_step() {
-    every_optimiser::<Gpu<Interp>>(&interp());
+    every_optimiser::<Gpu<Interp>>(&interp(), 1);
     if let Some(d) = super::vulkan() {
-        every_optimiser::<Gpu<Vulkan>>(&d);
+        every_optimiser::<Gpu<Vulkan>>(&d, 1);
     }
+    every_optimiser::<Cpu>(&CpuDevice::default(), 0);
 }
 
 /// Batches of two shapes, a schedule, steps that are skipped.
@@ -181,6 +183,7 @@ fn settings_and_shapes_on_every_device() {
     if let Some(d) = super::vulkan() {
         settings::<Gpu<Vulkan>>(&d, 2);
     }
+    settings::<Cpu>(&CpuDevice::default(), 0);
     settings::<Reference>(&ReferenceDevice, 0);
 }
 
@@ -220,6 +223,7 @@ fn steps_are_replayed_in_any_stream() {
     if let Some(d) = super::vulkan() {
         in_streams::<Gpu<Vulkan>>(&d, 2);
     }
+    in_streams::<Cpu>(&CpuDevice::default(), 0);
 }
 
 /// A captured run that is saved, and goes on elsewhere.
@@ -240,6 +244,7 @@ fn a_run_that_is_resumed_has_the_same_bits() {
     if let Some(d) = super::vulkan() {
         resumed::<Gpu<Vulkan>>(&d);
     }
+    resumed::<Cpu>(&CpuDevice::default());
 }
 
 /// What happens between two steps is seen, and values that are held stay what they are.
@@ -290,7 +295,8 @@ fn changes_between_steps_are_seen() {
 
 /// A step that fails changes nothing, whether it is the first or a later one, and the next one is
 /// as good as any.
-fn refused<B: Backend>(d: &B::Device) {
+/// `records`: what makes the plain step does not mind what its objective keeps.
+fn refused<B: Backend>(d: &B::Device, records: bool) {
     type F<B> = Box<dyn Fn(&Net<B>, &Pair<B>) -> Result<Measured<B>>>;
     let kept = Mutex::new(vec![]);
     let loss = |loss: Tensor<B>| Ok(Measured { loss, samples: 1, metrics: vec![] });
@@ -326,7 +332,7 @@ fn refused<B: Backend>(d: &B::Device) {
             }),
         ),
     ];
-    for (what, kind, bad) in all {
+    for (what, kind, bad) in all.into_iter().filter(|(what, ..)| records || *what != "keeps a tensor") {
         let is_bad = Mutex::new(false);
         let f = |net: &Net<B>, pair: &Pair<B>| {
             if *is_bad.lock().unwrap() { bad(net, pair) } else { objective(net, pair) }
@@ -353,10 +359,11 @@ fn refused<B: Backend>(d: &B::Device) {
 
 #[test]
 fn what_a_captured_step_may_not_do_changes_nothing() {
-    refused::<G>(&interp());
+    refused::<G>(&interp(), true);
     if let Some(d) = super::vulkan() {
-        refused::<Gpu<Vulkan>>(&d);
+        refused::<Gpu<Vulkan>>(&d, true);
     }
+    refused::<Cpu>(&CpuDevice::default(), false);
 }
 
 /// An index out of range is the error that it is in a plain step, and changes nothing.
@@ -455,6 +462,83 @@ fn a_step_is_one_launch() {
         assert_eq!(count(|c| matches!(c, Call::Copy(_))), 4, "{calls:?}");
         assert_eq!(calls.len(), 9, "nothing is read, and nothing waits: {calls:?}");
     }
+}
+
+/// With a scaler, too, the host does not look at numbers, but once in as many steps as the table has
+/// rows: which of them were skipped.
+#[test]
+fn a_scaled_step_reads_nothing() {
+    let d = GpuDevice::new(Null::open(0).unwrap(), 0);
+    let (net, mut adam, pair) = (Net::<Gpu<Null>>::new(&d), Adam::new(0.01), [batch(0, &d)]);
+    let mut step = set_up(&net, Settings::Scaled).capture();
+    let mut waits = |steps: usize| {
+        (0..steps).for_each(|_| drop(step.run(&mut adam, &pair).unwrap()));
+        d.driver().unwrap().take().iter().filter(|c| c.waits()).count()
+    };
+    waits(2);
+    assert_eq!([waits(63), waits(64), waits(64)], [0, 1, 1]);
+}
+
+/// Steps that a scaler skips now and then, more than the table has rows, by optimisers that count
+/// their steps; the captured ones go on elsewhere in the middle.
+fn scaled<B: Backend>(d: &B::Device, steps: usize) {
+    type New<B> = fn() -> Box<dyn Optimizer<B>>;
+    fn fit<B: Backend>(net: &Linear<B>, x: &Tensor<B>) -> Result<Measured<B>> {
+        let loss = (net.forward(x) - 3.0).square().sum();
+        Ok(Measured { loss, samples: 1, metrics: vec![] })
+    }
+    fn made<B: Backend>(net: &Linear<B>) -> TrainStep<'_, B, Linear<B>, Tensor<B>> {
+        TrainStep::new(net, fit).schedule(0.01, CosineAnnealingLr::new(500).unwrap()).grad_scaler(
+            GradScaler::new().init_scale(1e38).backoff_factor(0.1).growth_factor(10.0).growth_interval(3),
+        )
+    }
+    let net = || Linear::<B>::new(1, 1, &mut Generator::new(1), d);
+    let all: [New<B>; 2] = [|| Box::new(Adam::new(0.01)), || Box::new(NAdam::new(0.01))];
+    for new in all {
+        let (a, b, c, mut p, mut q, mut r) = (net(), net(), net(), new(), new(), new());
+        let (mut plain, mut first) = (made(&a), made(&b).capture());
+        let mut second = made(&c).starting_at(steps as u64 / 2).capture();
+        let mut skipped = 0;
+        for i in 0..steps {
+            if i == steps / 2 {
+                c.load_state_dict(&b.state_dict().unwrap(), Strict::Yes).unwrap();
+                r.load_state_dict(&c, &q.state_dict(&b).unwrap()).unwrap();
+                let saved = first.scaler().unwrap().state().unwrap();
+                second.scaler().unwrap().load_state(saved).unwrap();
+            }
+            let (net, o, captured) =
+                if i < steps / 2 { (&b, &mut q, &mut first) } else { (&c, &mut r, &mut second) };
+            // Of one that is skipped, nothing changes.
+            let is_bad = i % 50 == 31;
+            let x = Tensor::from_vec(vec![if is_bad { f32::INFINITY } else { 0.5 }], &[1, 1], d);
+            let tensors = |o: &dyn Optimizer<B>| {
+                let (of_optimizer, _) = o.state_dict(net).unwrap().to_tensors();
+                let both = net.state_dict().unwrap().into_iter().chain(of_optimizer);
+                both.map(|(name, t)| (name, t.data().to_le_bytes())).collect::<Vec<_>>()
+            };
+            let before = is_bad.then(|| tensors(&**o));
+            plain.run(&mut *p, &[x.clone()]).unwrap();
+            captured.run(&mut **o, &[x]).unwrap();
+            if i % 49 == 0 || is_bad || i + 1 == steps {
+                let (want, got) = (state(&a, &*p), state(net, &**o));
+                assert!(got == want, "step {i}: {got}\n{want}");
+                assert!(before.is_none_or(|before| before == tensors(&**o)), "step {i}");
+                let scales = [plain.scaler(), captured.scaler()].map(|s| s.unwrap().state().unwrap());
+                assert_eq!(scales[0], scales[1], "step {i}");
+            }
+            skipped += usize::from(is_bad);
+        }
+        assert!(skipped > 1);
+    }
+}
+
+#[test]
+fn scaled_steps_have_the_same_bits() {
+    scaled::<G>(&interp(), 150);
+    if let Some(d) = super::vulkan() {
+        scaled::<Gpu<Vulkan>>(&d, 1000);
+    }
+    scaled::<Cpu>(&CpuDevice::default(), 200);
 }
 
 /// On Vulkan a captured step is one submission, which has the copies of inputs and tables, too.

@@ -1,6 +1,6 @@
 //! `Descent`: the common part of optimisers, generic over the rule.
 
-use super::kept::{Counted, Kept, Unsure};
+use super::kept::{Kept, Unsure};
 use super::plan::Plan;
 use super::{Group, Named, Rule};
 use elinvar_core::{Error, Result};
@@ -13,8 +13,8 @@ pub struct Descent<B: Backend, R: Rule> {
     pub(super) plan: Plan<R>,
     pub(super) groups: Vec<Group>,
     pub(super) kept: BTreeMap<String, Kept<B>>,
-    /// The last step, if it may have been skipped.
-    pub(super) unsure: Option<Unsure<B>>,
+    /// The last steps, if they may have been skipped.
+    pub(super) unsure: Option<Unsure<B, R>>,
     /// Does the rule put other tensors in the place of its states, or change them in place? Seen in
     /// the last step.
     pub(super) replaces: Option<bool>,
@@ -91,14 +91,18 @@ impl<B: Backend, R: Rule> Descent<B, R> {
     pub(super) fn copies(&self) -> bool {
         recording::is_recording() && self.replaces == Some(true)
     }
-    /// Takes the last step back out of the counts if it was skipped. Waits for the device.
+    /// Takes those of the last steps that were skipped back out of the counts. Waits for the
+    /// device.
     pub(super) fn make_sure(&mut self) -> Result<()> {
         let Some(unsure) = &self.unsure else { return Ok(()) };
-        if unsure.was_skipped()? {
+        let skipped = unsure.were_skipped()?;
+        if skipped.contains(&true) {
             for (name, before) in &unsure.before {
+                let group = self.group_of(name);
                 match (before, self.kept.get_mut(name)) {
-                    (Some(Counted { step, numbers }), Some(kept)) => {
-                        (kept.step, kept.numbers) = (*step, numbers.clone());
+                    (Some(before), Some(kept)) => {
+                        let now = unsure.after(before, kept.tensors.is_empty(), group, &skipped);
+                        (kept.step, kept.numbers) = (now.step, now.numbers);
                     }
                     // Its first step is still to come.
                     (None, _) | (Some(_), None) => drop(self.kept.remove(name)),

@@ -2,7 +2,7 @@
 //! made, or recorded (see [`super::record`]).
 
 use super::descent::Descent;
-use super::kept::{Kept, Scalars};
+use super::kept::{Counted, Kept, Scalars};
 use super::plan::Plan;
 use super::update::{Step, Work};
 use super::{At, Named, Rule, sorted};
@@ -21,8 +21,8 @@ const BATCH: usize = if cfg!(test) { 4 } else { 1 << 24 };
 
 /// The numbers of a parameter's next step, on the host.
 pub(super) struct Numbers {
-    pub step: u64,
-    pub numbers: BTreeMap<&'static str, f64>,
+    /// What the parameter has after it.
+    pub counted: Counted,
     /// Shrink, then those of [`Rule::scalars`].
     pub scalars: Vec<f64>,
 }
@@ -30,14 +30,19 @@ pub(super) struct Numbers {
 impl<R: Rule> Plan<R> {
     /// The numbers of the next step of a parameter of this shape, after what is kept of it.
     pub fn next<B: Backend>(&self, kept: &Kept<B>, shape: &Shape) -> Numbers {
-        let (rule, step) = (&self.rule, kept.step + 1);
+        self.next_after(&kept.counted(shape), kept.tensors.is_empty())
+    }
+    /// The numbers of the next step of a parameter, without states yet if it is `fresh`.
+    pub fn next_after(&self, before: &Counted, fresh: bool) -> Numbers {
+        let (rule, step, shape) = (&self.rule, before.step + 1, &before.shape);
         let names = rule.numbers();
         let mut numbers: Vec<f64> =
-            names.iter().map(|(n, start)| kept.numbers.get(n).copied().unwrap_or(*start)).collect();
-        let at = At { lr: self.lr, step, fresh: kept.tensors.is_empty(), shape };
+            names.iter().map(|(n, start)| before.numbers.get(n).copied().unwrap_or(*start)).collect();
+        let at = At { lr: self.lr, step, fresh, shape };
         let mut scalars = vec![if rule.decoupled() { 1.0 - self.lr * self.weight_decay } else { 1.0 }];
         scalars.extend(rule.scalars(at, &mut numbers));
-        Numbers { step, numbers: sorted(names.iter().map(|(n, _)| *n).zip(numbers)), scalars }
+        let numbers = sorted(names.iter().map(|(n, _)| *n).zip(numbers));
+        Numbers { counted: Counted { step, numbers, shape: shape.clone() }, scalars }
     }
 }
 
@@ -64,7 +69,8 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         let (wide, device) = (value.dtype().compute(), value.device().clone());
         let mut none = Kept::default();
         let (copies, old) = (self.copies(), self.kept.get_mut(name).unwrap_or(&mut none));
-        let Numbers { step, numbers, scalars: values } = plan.next(old, value.shape());
+        let Numbers { counted: Counted { step, numbers, .. }, scalars: values } =
+            plan.next(old, value.shape());
         let (skip, scalars) = (scalars.skip_on(&device)?, scalars.get(values, wide, &device)?);
         let keeps = plan.rule.keeps();
         let mut fresh = vec![];

@@ -53,6 +53,7 @@ pub mod schedule;
 mod sgd;
 mod split;
 mod state;
+pub(crate) mod steps_made;
 mod table;
 mod update;
 
@@ -120,8 +121,9 @@ pub trait Optimizer<B: Backend> {
         Err(not_captured())
     }
     /// The scalars of the next step of these parameters, all of which make it, in the order of
-    /// [`Optimizer::record_step`]. Their states get memory of their own. Waits for the device if
-    /// the last step may have been skipped.
+    /// [`Optimizer::record_step`], once for each number of steps that may have been made of those
+    /// that `to` names. Their states get memory of their own. Waits for the device if the last step
+    /// may have been skipped and `to` does not name it.
     ///
     /// # Errors
     /// As [`Optimizer::record_step`]; what the device reports.

@@ -2,7 +2,7 @@
 
 use super::descent::Descent;
 use super::group::Rate;
-use super::kept::{Counted, Kept, Scalars, Unsure};
+use super::kept::{Kept, Scalars, Unsure, UnsureStep};
 use super::load::{STEP, count, restore, unknown};
 use super::make::{lock, one_bool};
 use super::plan::SCALE;
@@ -11,6 +11,7 @@ use super::{Group, Named, Optimizer, OptimizerState, Rule, sorted};
 use crate::Param;
 use elinvar_core::{Error, HostTensor, Result, Shape, profile};
 use elinvar_ops::Backend;
+use elinvar_ops::array::Array;
 use elinvar_tensor::{Gradients, Tensor};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -39,15 +40,16 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
                 if rest.done {
                     let kept = Kept { step: rest.step, numbers: rest.numbers, tensors: sorted(states) };
                     let old = self.kept.insert(w.name.to_owned(), kept);
-                    let counted = old.map(|old| Counted { step: old.step, numbers: old.numbers });
-                    before.insert(w.name.to_owned(), counted);
+                    before.insert(w.name.to_owned(), old.map(|old| old.counted(w.x.shape())));
                     moved.push(rest.index);
                 } else if let Some(kept) = self.kept.get_mut(w.name) {
                     kept.tensors.extend(states.zip(rest.had).filter(|(_, had)| *had).map(|(state, _)| state));
                 }
             }
         }
-        self.unsure = skip.map(|skip| Unsure { skip: skip.clone(), before });
+        let plans = || plans.iter().map(|(plan, _)| *plan).collect();
+        let one = |skip: &Array<B>| UnsureStep { skip: skip.clone(), place: None, plans: plans() };
+        self.unsure = skip.map(|skip| Unsure { steps: vec![one(skip)], before });
         moved.iter().for_each(|&i| cells[i].as_mut().expect("it made its step").renew());
         result.map_err(|e| e.at(R::NAME))?;
         Ok(moved.len())
@@ -62,7 +64,7 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
         self.record(parameters, gradients, skip, table).map_err(|e| e.at(R::NAME))
     }
     fn plan_step(&mut self, parameters: &Named<'_, B>, to: &mut StepScalars) -> Result<()> {
-        self.make_sure().and_then(|()| self.next_scalars(parameters, to)).map_err(|e| e.at(R::NAME))
+        self.next_scalars(parameters, to).map_err(|e| e.at(R::NAME))
     }
     fn count_step(&mut self, parameters: &Named<'_, B>, skip: Option<&Tensor<B>>) -> Result<()> {
         self.count(parameters, skip).map_err(|e| e.at(R::NAME))

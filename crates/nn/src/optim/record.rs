@@ -2,7 +2,7 @@
 //! counted after each replay.
 
 use super::descent::Descent;
-use super::kept::{Counted, Kept, Scalars, Unsure};
+use super::kept::{Counted, Kept, Scalars, Unsure, UnsureStep};
 use super::make::{lock, one_bool};
 use super::table::{StepScalars, StepTable};
 use super::{Named, Rule};
@@ -10,6 +10,7 @@ use crate::capture::own;
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
+use elinvar_ops::recording::Place;
 use elinvar_tensor::{Gradients, Tensor};
 use std::collections::BTreeMap;
 
@@ -64,14 +65,41 @@ impl<B: Backend, R: Rule> Descent<B, R> {
     }
     /// See [`super::Optimizer::plan_step`].
     pub(super) fn next_scalars(&mut self, parameters: &Named<'_, B>, to: &mut StepScalars) -> Result<()> {
-        for (plan, members) in self.members(parameters)? {
+        if to.pending().is_empty() {
+            self.make_sure()?;
+        } else if !self.unsure.as_ref().is_some_and(|u| u.is_of(to.pending(), parameters)) {
+            to.differ();
+            return Ok(());
+        }
+        // Most parameters have the rows of another one.
+        let mut seen: Vec<(Counted, bool, Vec<Vec<f64>>)> = vec![];
+        for (group, (plan, members)) in self.members(parameters)?.into_iter().enumerate() {
+            seen.clear();
             for (name, p) in members.iter().map(|&i| &parameters[i]) {
                 let (value, mut none) = (p.get(), Kept::default());
                 let kept = self.kept.get_mut(name).unwrap_or(&mut none);
                 for state in kept.tensors.values_mut() {
                     state.make_unique()?;
                 }
-                to.push(plan.next(kept, value.shape()).scalars, value.dtype().compute());
+                let (unsure, fresh) = (self.unsure.as_ref(), kept.tensors.is_empty());
+                let sure = match unsure.and_then(|u| u.before.get(name)) {
+                    Some(Some(before)) => before.clone(),
+                    _ => kept.counted(value.shape()),
+                };
+                let known = seen.iter().find(|(counted, was, _)| *counted == sure && *was == fresh);
+                let rows = match (known, unsure) {
+                    (Some((.., rows)), _) => Some(rows.clone()),
+                    (None, Some(unsure)) => unsure.rows(&plan, &sure, fresh, group),
+                    (None, None) => Some(vec![plan.next_after(&sure, fresh).scalars]),
+                };
+                let Some(rows) = rows else {
+                    to.differ();
+                    return Ok(());
+                };
+                if known.is_none() {
+                    seen.push((sure, fresh, rows.clone()));
+                }
+                to.push_rows(rows, value.dtype().compute());
                 kept.tensors.values().try_for_each(|state| to.state(state))?;
             }
         }
@@ -80,16 +108,25 @@ impl<B: Backend, R: Rule> Descent<B, R> {
     /// See [`super::Optimizer::count_step`].
     pub(super) fn count(&mut self, parameters: &Named<'_, B>, skip: Option<&Tensor<B>>) -> Result<()> {
         let mut before = BTreeMap::new();
-        for (plan, members) in self.members(parameters)? {
+        let all = self.members(parameters)?;
+        let place = skip.map(|skip| Place::of(skip.array())).transpose()?;
+        for (plan, members) in &all {
             for (name, p) in members.iter().map(|&i| &parameters[i]) {
-                let kept = self.kept.entry(name.clone()).or_default();
-                let next = plan.next(kept, p.get().shape());
-                let numbers = std::mem::replace(&mut kept.numbers, next.numbers);
-                before.insert(name.clone(), Some(Counted { step: kept.step, numbers }));
-                kept.step = next.step;
+                let (kept, value) = (self.kept.entry(name.clone()).or_default(), p.get());
+                let was = kept.counted(value.shape());
+                let next = plan.next_after(&was, kept.tensors.is_empty()).counted;
+                (kept.step, kept.numbers) = (next.step, next.numbers);
+                before.insert(name.clone(), Some(was));
             }
         }
-        self.unsure = skip.map(|skip| Unsure { skip: skip.array().clone(), before });
+        let Some(skip) = skip else {
+            self.unsure = None;
+            return Ok(());
+        };
+        // What was planned with others has them before it; else they are known by now.
+        let unsure = self.unsure.get_or_insert_with(|| Unsure { steps: vec![], before });
+        let plans = all.into_iter().map(|(plan, _)| plan).collect();
+        unsure.steps.push(UnsureStep { skip: skip.array().clone(), place, plans });
         Ok(())
     }
 }

@@ -2,13 +2,15 @@
 //! fills before each replay.
 //!
 //! They are the scalars of a step that is not captured, in f64, in the order in which the
-//! parameters were recorded, each in the place that it was given then.
+//! parameters were recorded, each in the place that it was given then. With a scaler there are
+//! several rows of them: those of the step if none, one, two, ... of the steps were made that the
+//! scaler may have skipped ([`super::steps_made`]).
 //!
 //! How it can be wrong: parameters that have the same scalars share a place, and may have others
 //! later. So the values of all that share one are compared in each step.
 
 use crate::capture::Slots;
-use elinvar_core::{DType, Error, ErrorKind, Layout, Result, Shape};
+use elinvar_core::{DType, Error, ErrorKind, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
 use elinvar_ops::recording::Place;
@@ -16,16 +18,41 @@ use elinvar_ops::recording::Place;
 /// The scalars of one step, as [`Optimizer::plan_step`](super::Optimizer::plan_step) tells them.
 #[derive(Clone, Debug, Default)]
 pub struct StepScalars {
-    /// Of each parameter, in order: values, to be rounded to the dtype.
-    values: Vec<(Vec<f64>, DType)>,
+    /// Of each parameter, in order: rows of values, to be rounded to the dtype.
+    values: Vec<(Vec<Vec<f64>>, DType)>,
     /// Where the states are.
     places: Vec<Place>,
+    /// Where it is told whether they were skipped, of the steps that may have been.
+    pending: Vec<Place>,
+    /// Does an optimiser know of other steps?
+    differs: bool,
 }
 
 impl StepScalars {
+    /// Of the step behind these, of which the host does not know whether they were made.
+    pub(crate) fn after(pending: Vec<Place>) -> Self {
+        StepScalars { pending, ..StepScalars::default() }
+    }
     /// Adds the scalars of a parameter that computes in this dtype.
     pub fn push(&mut self, values: Vec<f64>, dtype: DType) {
-        self.values.push((values, dtype));
+        self.push_rows(vec![values], dtype);
+    }
+    /// The same for each number of steps that may have been made.
+    pub(super) fn push_rows(&mut self, rows: Vec<Vec<f64>>, dtype: DType) {
+        self.values.push((rows, dtype));
+    }
+    /// Where it is told of the steps that may have been skipped.
+    pub(super) fn pending(&self) -> &[Place] {
+        &self.pending
+    }
+    /// Says that the steps which may have been skipped are others, or that the scalars depend on
+    /// which of them were.
+    pub(super) fn differ(&mut self) {
+        self.differs = true;
+    }
+    /// Has every parameter its rows?
+    pub(crate) fn are_whole(&self) -> bool {
+        !self.differs && self.values.iter().all(|(rows, _)| rows.len() == self.pending.len() + 1)
     }
     /// Adds a state, which the recorded step changes where it is.
     ///
@@ -62,10 +89,14 @@ fn same(a: &[f64], b: &[f64]) -> bool {
     a.iter().map(|v| v.to_bits()).eq(b.iter().map(|v| v.to_bits()))
 }
 
+fn same_rows(a: &[Vec<f64>], b: &[Vec<f64>]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+}
+
 impl<B: Backend> StepTable<B> {
-    /// An empty one.
-    pub(crate) fn new(device: &B::Device) -> Self {
-        let tables = [DType::F32, DType::F64].map(|dtype| Slots::new(device, dtype));
+    /// An empty one, of one row, or of as many as a counter of steps with these digits has.
+    pub(crate) fn new(device: &B::Device, digits: Option<&[Array<B>; 2]>) -> Self {
+        let tables = [DType::F32, DType::F64].map(|dtype| Slots::of_rows(device, dtype, digits.cloned()));
         StepTable { device: device.clone(), tables, slots: vec![], uses: vec![] }
     }
     /// Places for the scalars of a parameter that computes in f32 or f64, each of shape \[\].
@@ -80,9 +111,11 @@ impl<B: Backend> StepTable<B> {
         let all = self.tables[table_of(dtype)].take(values.len())?;
         self.uses.push(self.slots.len());
         self.slots.push((values.to_vec(), dtype));
-        let (from, memory) = (all.layout().offset(), self.tables[table_of(dtype)].chunk_len());
-        let one = |i| Ok(all.with_layout(Layout::strided(Shape::scalar(), &[], from + i, memory)?));
-        (0..values.len()).map(one).collect()
+        Ok(all)
+    }
+    /// The step is recorded: what was computed for places goes.
+    pub(crate) fn finish(&mut self) {
+        self.tables.iter_mut().for_each(Slots::finish);
     }
     /// A parameter with the scalars of one before.
     pub(super) fn again(&mut self, values: &[f64], dtype: DType) {
@@ -98,18 +131,19 @@ impl<B: Backend> StepTable<B> {
         if step.values.len() != self.uses.len() {
             return Ok(None);
         }
-        let mut now: Vec<Option<&[f64]>> = vec![None; self.slots.len()];
-        for ((values, dtype), &slot) in step.values.iter().zip(&self.uses) {
-            let fits = self.slots[slot].1 == *dtype && self.slots[slot].0.len() == values.len();
-            if !fits || now[slot].is_some_and(|before| !same(before, values)) {
+        let mut now: Vec<Option<&[Vec<f64>]>> = vec![None; self.slots.len()];
+        for ((rows, dtype), &slot) in step.values.iter().zip(&self.uses) {
+            let (known, of) = &self.slots[slot];
+            let fits = of == dtype && rows.iter().all(|row| row.len() == known.len());
+            if !fits || now[slot].is_some_and(|before| !same_rows(before, rows)) {
                 return Ok(None);
             }
-            now[slot] = Some(values);
+            now[slot] = Some(rows);
         }
         let mut all = vec![];
         for table in &self.tables {
             let of_table = self.slots.iter().zip(&now).filter(|((_, dtype), _)| *dtype == table.dtype());
-            let values: Vec<&[f64]> = of_table.map(|(_, v)| v.expect("each slot has a user")).collect();
+            let values: Vec<&[Vec<f64>]> = of_table.map(|(_, v)| v.expect("each slot has a user")).collect();
             all.extend(table.upload(&values)?);
         }
         Ok(Some(all))

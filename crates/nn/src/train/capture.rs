@@ -5,12 +5,14 @@ use super::recorded::{Access, Key, Recorded, ScalerState};
 use super::train_step::TrainStep;
 use crate::capture::{Capturing, Cell, compute, next_streams, take_back};
 use crate::module::Leaves;
+use crate::optim::steps_made::{ROWS, StepsMade};
 use crate::optim::{Named, Optimizer, StepScalars, StepTable, check_updated};
-use crate::{Module, Param};
+use crate::{Buffer, Module, Param, RandomState};
+use elinvar_core::philox::Stream;
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
-use elinvar_ops::recording::observe_step;
+use elinvar_ops::recording::{Place, observe_step};
 use elinvar_tensor::{Tensor, autocast_dtype, isolated};
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -21,6 +23,27 @@ struct Traced<B: Backend> {
     updated: Vec<String>,
     skip: Option<Tensor<B>>,
     table: StepTable<B>,
+}
+
+/// What a step has changed before its optimiser's turn, as it was: streams of random numbers, and
+/// buffers.
+pub(super) struct Undo<'m, B: Backend> {
+    streams: Vec<(&'m RandomState, Stream)>,
+    buffers: Vec<(&'m Buffer<B>, Tensor<B>)>,
+}
+
+impl<'m, B: Backend> Undo<'m, B> {
+    pub(super) fn of(model: &'m impl Module<B>) -> Self {
+        let leaves = model.leaves();
+        Undo {
+            streams: leaves.randoms.iter().map(|(_, r)| (*r, r.state())).collect(),
+            buffers: leaves.buffers.iter().map(|(_, b)| (*b, b.get())).collect(),
+        }
+    }
+    pub(super) fn run(self) -> Result<()> {
+        self.streams.into_iter().for_each(|(r, before)| r.set_state(before));
+        self.buffers.into_iter().try_for_each(|(b, before)| b.set(&before))
+    }
 }
 
 /// The device of the tensors of a step and of all parameters.
@@ -75,6 +98,7 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
         let parameters = leaves.unique();
         let device = one_device(given, &parameters)?;
         let Some(scaler) = self.settle(optimizer, &leaves, &parameters)? else { return Ok(None) };
+        let counter = self.settle_counter(device)?;
         let (mut inputs, mut traced, mut is_early) = (vec![], None, false);
         let work = B::record(device, &mut |keep| {
             for (i, x) in given.iter().enumerate() {
@@ -114,6 +138,7 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
         }
         let updated: BTreeSet<String> = step.updated.into_iter().collect();
         let mut scalars = StepScalars::default();
+        self.pending.clear();
         optimizer.plan_step(&of_names(&parameters, &updated), &mut scalars)?;
         Ok(Some(Recorded {
             key,
@@ -131,6 +156,7 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
             buffers,
             states: scalars.places().to_vec(),
             scaler,
+            counter,
         }))
     }
     /// Gives memory of its own to all that a step may change. The scaler's state, if there is one;
@@ -157,17 +183,26 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
         Ok(Some(scaler))
     }
 
+    /// The counter of steps, on the device of the step; where it is. None without a scaler.
+    fn settle_counter(&mut self, device: &B::Device) -> Result<Option<[Place; 2]>> {
+        if self.scaler.is_none() {
+            return Ok(None);
+        }
+        let counter = match self.counter.take().filter(|c| c.device() == device) {
+            Some(counter) => counter,
+            None => StepsMade::new(device)?,
+        };
+        self.counter.insert(counter).settle().map(Some)
+    }
+
     /// The error of the step without recording, if it has one: an index out of range, say, which a
     /// recording can only refuse to look at. Nothing changes.
     pub(super) fn probe(&mut self, batches: &[D]) -> Result<()> {
-        let leaves = self.model.leaves();
-        let streams: Vec<_> = leaves.randoms.iter().map(|(_, r)| (*r, r.state())).collect();
-        let buffers: Vec<_> = leaves.buffers.iter().map(|(_, b)| (*b, b.get())).collect();
+        let undo = Undo::<B>::of(self.model);
         let take = &mut |i, f: &mut dyn FnMut(&D) -> Result<()>| f(&batches[i]);
         let result = observe_step(|| isolated(autocast_dtype(), || self.gradients(batches.len(), take)));
         self.scaler.iter_mut().for_each(|s| s.forget());
-        streams.into_iter().for_each(|(r, before)| r.set_state(before));
-        buffers.into_iter().try_for_each(|(b, before)| b.set(&before))?;
+        undo.run()?;
         result.map(drop)
     }
 
@@ -198,10 +233,15 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
             Some(scaler) => scaler.skip(self.model, &mut gradients)?,
             None => None,
         };
-        let mut table = StepTable::new(device);
+        let digits = self.counter.as_ref().map(StepsMade::digits).transpose()?;
+        let mut table = StepTable::new(device, digits.as_ref());
         let recorded = optimizer.record_step(parameters, &gradients, skip.as_ref(), &mut table)?;
         let Some(updated) = recorded else { return Ok(None) };
+        table.finish();
         check_updated(parameters, updated.len())?;
+        if let (Some(counter), Some(skip)) = (&mut self.counter, &skip) {
+            counter.count(skip)?;
+        }
         if let Some(scaler) = &mut self.scaler {
             scaler.update()?;
         }
@@ -216,11 +256,13 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
         given: &[Tensor<B>],
     ) -> Result<Option<Vec<Measured<B>>>> {
         let scaler = self.scaler.as_mut().map(|s| s.settle()).transpose()?.flatten();
+        let counter = self.counter.as_mut().map(StepsMade::settle).transpose()?;
         let r = self.recorded.last().expect("a step was recorded");
         let leaves = self.model.leaves();
         let parameters = leaves.unique();
         let is_here = given.iter().all(|x| *x.device() == r.device);
-        if !is_here || known(&parameters) != r.parameters || scaler != r.scaler {
+        let is_same = known(&parameters) == r.parameters && scaler == r.scaler && counter == r.counter;
+        if !is_here || !is_same {
             return Ok(None);
         }
         let updated = of_names(&parameters, &r.updated);
@@ -231,13 +273,26 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
         if !r.watches.iter().all(|same| same()) {
             return Ok(None);
         }
-        let mut scalars = StepScalars::default();
+        if self.pending.len() == ROWS {
+            self.pending.clear();
+        }
+        let mut scalars = StepScalars::after(self.pending.iter().map(|(_, place)| place.clone()).collect());
         optimizer.plan_step(&updated, &mut scalars)?;
+        if !scalars.are_whole() {
+            // The optimiser asks the device.
+            self.pending.clear();
+            scalars = StepScalars::default();
+            optimizer.plan_step(&updated, &mut scalars)?;
+        }
         if scalars.places() != r.states {
             return Ok(None);
         }
         let Some(mut tables) = r.table.upload(&scalars)? else { return Ok(None) };
+        if let Some(counter) = self.counter.as_ref().filter(|_| self.pending.is_empty()) {
+            tables.extend(counter.restart()?);
+        }
         let (streams, before) = next_streams(&r.draws);
+        let streams: Vec<&[Vec<f64>]> = streams.iter().map(std::slice::from_ref).collect();
         let done = r.streams.upload(&streams).and_then(|words| {
             tables.extend(words);
             let of_tables = tables.iter().map(|(from, to)| (from.view(), to.buffer()));
@@ -251,6 +306,10 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
         // The step is made; what follows tells so.
         let skip = r.skip.as_ref().map(|t| t.array().copy().map(Tensor::from_array)).transpose()?;
         optimizer.count_step(&updated, skip.as_ref())?;
+        if let Some(skip) = skip {
+            let place = Place::of(skip.array())?;
+            self.pending.push((skip, place));
+        }
         updated.iter().for_each(|(_, p)| p.lock().renew());
         let mut told = r.told.clone();
         for t in measured_tensors(&mut told) {

@@ -123,6 +123,8 @@ pub(super) struct Recorded<B: Backend> {
     /// Where the optimiser's states are, and the scaler's.
     pub states: Vec<Place>,
     pub scaler: ScalerState,
+    /// Where the counter of steps is, if there is a scaler.
+    pub counter: Option<[Place; 2]>,
 }
 
 /// Where a scaler's state is, if there is one.

@@ -9,14 +9,16 @@
 //! before each replay the parameters, states and buffers get memory of their own; if that moves
 //! them, the step is recorded again.
 
+use super::capture::Undo;
 use super::recorded::{Access, Key, Recorded, TensorBatch};
 use super::{Measured, Objective};
 use crate::Module;
 use crate::optim::schedule::Schedule;
+use crate::optim::steps_made::StepsMade;
 use crate::optim::{GradScaler, Optimizer, clip_grad_norm, clip_grad_value};
 use elinvar_core::{DType, Error, ErrorKind, Result};
 use elinvar_ops::Backend;
-use elinvar_ops::recording::observe_step;
+use elinvar_ops::recording::{Place, observe_step};
 use elinvar_tensor::{Gradients, Tensor, autocast, autocast_dtype, isolated, try_run};
 
 /// A type-erased objective, so that its users have one type parameter less.
@@ -98,6 +100,11 @@ pub struct TrainStep<'a, B: Backend, M, D> {
     is_begun: bool,
     /// Does the backend make the steps itself?
     pub(super) is_direct: bool,
+    /// With a scaler: how many of the pending steps the device has made.
+    pub(super) counter: Option<StepsMade<B>>,
+    /// Captured steps of which the host does not know whether they were skipped, each with its bool
+    /// on the device; they came behind the counter's beginning.
+    pub(super) pending: Vec<(Tensor<B>, Place)>,
     /// Recorded steps; the one that was replayed last is the last.
     pub(super) recorded: Vec<Recorded<B>>,
 }
@@ -119,6 +126,8 @@ impl<'a, B: Backend, M: Module<B>, D> TrainStep<'a, B, M, D> {
             access: None,
             is_begun: false,
             is_direct: false,
+            counter: None,
+            pending: vec![],
             recorded: vec![],
         }
     }
@@ -144,9 +153,11 @@ impl<'a, B: Backend, M: Module<B>, D> TrainStep<'a, B, M, D> {
         }
         self
     }
-    /// The scaler of losses and gradients, instead of the default one. Between two captured steps
-    /// the optimiser waits for one bool of the device, as it does between two plain ones: whether
-    /// the last was skipped.
+    /// The scaler of losses and gradients, instead of the default one. Between two plain steps the
+    /// optimiser waits for one bool of the device: whether the last was skipped. Captured steps wait
+    /// for as many of them once in 64 steps, as the device has the scalars of every number of steps
+    /// that may have been made; more often if a rule has numbers of its own
+    /// ([`crate::optim::Rule::numbers`]) that depend on settings which change from step to step.
     #[must_use]
     pub fn grad_scaler(mut self, scaler: GradScaler<B>) -> Self {
         self.scaler = Some(scaler);
@@ -198,8 +209,8 @@ impl<'a, B: Backend, M: Module<B>, D> TrainStep<'a, B, M, D> {
     /// Those of the objective, the clipping, the scaler and the optimiser; `InvalidArgument` if
     /// there is no batch. If it is captured: `Unsupported` if the step does what it may not;
     /// `InvalidArgument` if it keeps a tensor; `DeviceMismatch` if batch and parameters are on
-    /// several devices; `OutOfMemory`. If recording fails, parameters, states, buffers and random
-    /// numbers are what they were.
+    /// several devices; `OutOfMemory`. If it is captured and fails, parameters, states, buffers and
+    /// random numbers are what they were.
     pub fn run(&mut self, optimizer: &mut dyn Optimizer<B>, batches: &[D]) -> Result<Vec<Measured<B>>> {
         if batches.is_empty() {
             return Err(Error::argument("a training step without a batch has no gradient"));
@@ -265,15 +276,22 @@ impl<'a, B: Backend, M: Module<B>, D> TrainStep<'a, B, M, D> {
             }
         }
         // What a recording refuses is refused here, too.
+        let undo = Undo::<B>::of(self.model);
+        let made = self.run_observed(optimizer, batches);
+        if made.is_err() {
+            self.scaler.iter_mut().for_each(|s| s.forget());
+            undo.run()?;
+        }
+        self.is_begun |= made.is_ok();
+        made
+    }
+    /// The plain step, under the rules of a recording.
+    fn run_observed(&mut self, optimizer: &mut dyn Optimizer<B>, batches: &[D]) -> Result<Vec<Measured<B>>> {
         let half = autocast_dtype();
         let take = &mut |i, f: &mut dyn FnMut(&D) -> Result<()>| f(&batches[i]);
         let observed = observe_step(|| isolated(half, || self.gradients(batches.len(), take)));
-        if let (Err(_), Some(scaler)) = (&observed, &mut self.scaler) {
-            scaler.forget();
-        }
         let ((told, mut gradients), _) = observed?;
         self.finish(optimizer, &mut gradients)?;
-        self.is_begun = true;
         Ok(told)
     }
 

@@ -1,4 +1,5 @@
-//! Whole steps of training: forward, cross entropy, backward, Adam. The batch is on the device.
+//! Whole steps of training: forward, cross entropy, backward, Adam. The batch is on the device. Each
+//! step as it is, and captured (`TrainStep`).
 
 use super::boxed;
 use crate::data::Data;
@@ -8,6 +9,7 @@ use crate::row::{Group, Row, Task};
 use elinvar::nn::loss::cross_entropy;
 use elinvar::nn::models::{Bert, BertConfig, Mlp};
 use elinvar::nn::optim::{Adam, Optimizer};
+use elinvar::nn::train::{Measured, TrainStep};
 use elinvar::nn::{Layer, Module};
 use elinvar::ops::Backend;
 use elinvar::{DType, DeviceOf, Result, Tensor};
@@ -44,70 +46,107 @@ impl Model {
     ///
     /// # Errors
     /// The device's errors.
-    pub(crate) fn step<D: DeviceOf + Clone + 'static>(self, data: &mut Data<D>) -> Result<Task> {
+    pub(crate) fn step<D: DeviceOf + Clone + 'static>(self, made: Made, data: &mut Data<D>) -> Result<Task> {
         match self {
-            Model::Mlp => mlp_step(data),
-            Model::Cnn => cnn_step(data),
-            Model::Gpt => gpt_step(data),
-            Model::Bert => bert_step(data),
+            Model::Mlp => mlp_step(made, &MLP_SIZES, MLP_BATCH, data),
+            Model::Cnn => cnn_step(made, data),
+            Model::Gpt => gpt_step(made, data),
+            Model::Bert => bert_step(made, data),
         }
     }
 }
 
+/// How a step is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// Call by call.
+    Plain,
+    /// Recorded once, and replayed.
+    Captured,
+}
+
 /// A step of a network; `loss` is that of the batch.
 fn step<B: Backend, M: Module<B> + 'static>(
+    made: Made,
     net: M,
-    loss: impl Fn(&M) -> Result<Tensor<B>> + 'static,
+    batch: Vec<Tensor<B>>,
+    loss: impl Fn(&M, &[Tensor<B>]) -> Result<Tensor<B>> + 'static,
 ) -> Result<Task> {
     let mut adam = Adam::new(LR);
-    Ok(boxed(move || {
-        adam.step(&net, &loss(&net)?.backward())?;
-        net.parameters().iter().try_for_each(|p| done(&p.get()))
-    }))
+    let finish = |net: &M| net.parameters().iter().try_for_each(|p| done(&p.get()));
+    Ok(match made {
+        Made::Plain => boxed(move || {
+            adam.step(&net, &loss(&net, &batch)?.backward())?;
+            finish(&net)
+        }),
+        Made::Captured => {
+            // A captured step borrows its network, and a task lives as long as it likes: this one
+            // is never freed. A process measures a few.
+            let net: &'static M = Box::leak(Box::new(net));
+            let objective = move |net: &M, batch: &Vec<Tensor<B>>| {
+                Ok(Measured { loss: loss(net, batch)?, samples: 1, metrics: vec![] })
+            };
+            let mut step = TrainStep::new(net, objective).capture();
+            boxed(move || {
+                step.run(&mut adam, std::slice::from_ref(&batch))?;
+                finish(net)
+            })
+        }
+    })
 }
 
 pub(crate) const MLP_SIZES: [usize; 4] = [784, 512, 512, 10];
 pub(crate) const MLP_BATCH: usize = 128;
 
-fn mlp_step<D: DeviceOf + Clone + 'static>(data: &mut Data<D>) -> Result<Task> {
-    let net = Mlp::new(&MLP_SIZES, &mut data.generator, &data.device)?;
-    let (x, y) = (data.floats(&[MLP_BATCH, MLP_SIZES[0]]), data.numbers(&[MLP_BATCH], 10));
-    step(net, move |net| Ok(cross_entropy(&net.forward(&x), &y)))
+/// A step of an mlp of these sizes, the last of which are classes.
+pub(crate) fn mlp_step<D: DeviceOf + Clone + 'static>(
+    made: Made,
+    sizes: &[usize],
+    batch: usize,
+    data: &mut Data<D>,
+) -> Result<Task> {
+    let net = Mlp::new(sizes, &mut data.generator, &data.device)?;
+    let classes = sizes.last().map_or(0, |&n| n as i64);
+    let batch = vec![data.floats(&[batch, sizes[0]]), data.numbers(&[batch], classes)];
+    step(made, net, batch, |net: &Mlp<D::Backend>, xy| Ok(cross_entropy(&net.forward(&xy[0]), &xy[1])))
 }
 
 const CNN_BATCH: usize = 64;
 
-fn cnn_step<D: DeviceOf + Clone + 'static>(data: &mut Data<D>) -> Result<Task> {
+fn cnn_step<D: DeviceOf + Clone + 'static>(made: Made, data: &mut Data<D>) -> Result<Task> {
     let net = Cnn::new(&mut data.generator, &data.device);
-    let (x, y) = (data.floats(&[CNN_BATCH, 1, 28, 28]), data.numbers(&[CNN_BATCH], 10));
-    step(net, move |net| Ok(cross_entropy(&net.forward(&x), &y)))
+    let batch = vec![data.floats(&[CNN_BATCH, 1, 28, 28]), data.numbers(&[CNN_BATCH], 10)];
+    step(made, net, batch, |net: &Cnn<D::Backend>, xy| Ok(cross_entropy(&net.forward(&xy[0]), &xy[1])))
 }
 
 const GPT_SIZES: GptSizes = GptSizes { layers: 4, features: 256, heads: 8, context: 128, vocabulary: 512 };
 const GPT_BATCH: usize = 8;
 
-fn gpt_step<D: DeviceOf + Clone + 'static>(data: &mut Data<D>) -> Result<Task> {
+fn gpt_step<D: DeviceOf + Clone + 'static>(made: Made, data: &mut Data<D>) -> Result<Task> {
     let GptSizes { context: t, vocabulary, .. } = GPT_SIZES;
     let net = Gpt::new(GPT_SIZES, &mut data.generator, &data.device);
     let x = data.numbers(&[GPT_BATCH, t], vocabulary as i64);
     let y = data.numbers(&[GPT_BATCH * t], vocabulary as i64);
-    step(net, move |net: &Gpt<D::Backend>| Ok(cross_entropy(&net.forward(&x)?.flatten(0, -2), &y)))
+    step(made, net, vec![x, y], |net: &Gpt<D::Backend>, xy| {
+        Ok(cross_entropy(&net.forward(&xy[0])?.flatten(0, -2), &xy[1]))
+    })
 }
 
 /// Towards the zero vector, so that the encoder has a gradient.
-fn bert_step<D: DeviceOf + Clone + 'static>(data: &mut Data<D>) -> Result<Task> {
+fn bert_step<D: DeviceOf + Clone + 'static>(made: Made, data: &mut Data<D>) -> Result<Task> {
     const TOKENS: usize = 1024;
     let (layers, heads, features, inner) = (6, 12, 384, 1536);
     let config = BertConfig::new(layers, heads, features, inner, 512, TOKENS);
     let net = Bert::<D::Backend>::new(config, &mut data.generator, &data.device)?;
     let x = data.numbers(&[8, 64], TOKENS as i64);
-    step(net, move |net: &Bert<D::Backend>| Ok(net.forward(&x, None, None).square().mean()))
+    step(made, net, vec![x], |net: &Bert<D::Backend>, x| Ok(net.forward(&x[0], None, None).square().mean()))
 }
 
 fn row(model: Model, shape: &str) -> Row {
     Row::new_task(Group::Training, format!("train_{}", model.word()), shape, DType::F32, move |data| {
-        model.step(data)
+        model.step(Made::Plain, data)
     })
+    .also_graph(move |data| model.step(Made::Captured, data))
     .recorded()
 }
 

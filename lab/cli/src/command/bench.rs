@@ -3,7 +3,7 @@
 use crate::args::Bench;
 use elinvar::{Device, Error, ErrorKind, Result};
 use elinvar_bench::{
-    Counts, Figure, Group, Model, OURS, Row, START, Term, VERSION, count, limits, memory_of, rows, threads,
+    Counts, Figure, Group, OURS, Row, START, Term, VERSION, limits, memory_of, rows, threads,
 };
 use elinvar_cli_support::{Bar, Verdict};
 use serde::Serialize;
@@ -23,8 +23,7 @@ pub fn run(args: &Bench, out: &mut dyn Write) -> Result<Verdict> {
         return Ok(Verdict::Good);
     }
     if args.count {
-        let counted = Model::ALL.into_iter().map(|model| Ok((model, count(model)?)));
-        write!(out, "{}", Counts(counted.collect::<Result<_>>()?))?;
+        write!(out, "{}", Counts::all()?)?;
         return Ok(Verdict::Good);
     }
     let rows = wanted(&args.only)?;
