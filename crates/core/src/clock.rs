@@ -1,5 +1,5 @@
 //! The host's clock: [`Instant`] is the standard library's, and on `wasm32-unknown-unknown`, where
-//! that one panics, a clock that stands still until the program brings one ([`set_clock`]).
+//! that one panics, a clock that stands still until the program brings one (`set_clock`).
 //!
 //! No bit of a result depends on it: it decides when checkpoints are due, how work is split among
 //! threads, and what profiles say.

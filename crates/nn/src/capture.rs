@@ -7,11 +7,11 @@
 //! to the memory that the buffer had, and the buffer has that again.
 
 use crate::optim::steps_made;
+use crate::own::own;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Element, Error, HostData, HostTensor, Layout, Result, Scalar, Shape, each_data};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
-use elinvar_ops::recording;
 use elinvar_tensor::{Generator, Tensor};
 use std::any::Any;
 use std::cell::RefCell;
@@ -133,17 +133,6 @@ pub(crate) fn is_set<B: Backend>(cell: &Cell<B>) -> bool {
 /// Has deferred work of these elements done, or recorded, now.
 pub(crate) fn compute<B: Backend>(x: &Array<B>) -> Result<()> {
     B::memory_id(x.device(), x.buffer()).map(drop)
-}
-
-/// Memory of its own for what a step changes. A step that is recorded cannot move it.
-pub(crate) fn own<B: Backend>(x: &mut Array<B>) -> Result<()> {
-    if recording::is_recording() && !x.is_own() {
-        return Err(Error::unsupported(
-            "a captured step changes a tensor in place that something else holds, such as a value of a \
-             parameter that the objective keeps",
-        ));
-    }
-    x.own()
 }
 
 /// The next stream of each generator, in order, as words; and the states before, to go back to.

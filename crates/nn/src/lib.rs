@@ -42,6 +42,7 @@ pub mod loss;
 pub mod models;
 pub mod module;
 pub mod optim;
+mod own;
 mod param;
 pub mod train;
 

@@ -29,8 +29,8 @@ pub struct Count {
 /// it.
 static NEXT: AtomicUsize = AtomicUsize::new(1000);
 
-/// Counts a step of a model, after two that create the optimiser's state and compile all kernels. Of
-/// one that is captured, the graph is one kernel, whose bytes are not counted.
+/// Counts a step of a model, after two that create the optimiser's state and compile all kernels.
+/// Of one that is captured, the graph is one kernel, whose bytes are not counted.
 ///
 /// # Errors
 /// The device's errors.

@@ -284,7 +284,8 @@ mod tests {
         );
     }
 
-    /// A device without a queue makes the plain step: the ratio says nothing, but the steps are made.
+    /// A device without a queue makes the plain step: the ratio says nothing, but the steps are
+    /// made.
     #[test]
     fn a_captured_step_runs() {
         let ratio = captured(&Device::cpu(), &[8, 16, 4], 4, 1e-3).unwrap();

@@ -147,7 +147,7 @@ fn copies_go_by_a_stream_of_their_own() {
     }
 }
 
-/// While nobody reads, the host never waits; the copy of a batch is begun behind the step before
+/// While nothing is read, the host never waits; the copy of a batch is begun behind the step before
 /// the last; and memory does not grow.
 #[test]
 fn copies_are_ordered_and_take_no_more_memory() {

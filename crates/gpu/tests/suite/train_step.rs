@@ -464,8 +464,8 @@ fn a_step_is_one_launch() {
     }
 }
 
-/// With a scaler, too, the host does not look at numbers, but once in as many steps as the table has
-/// rows: which of them were skipped.
+/// With a scaler, too, the host does not look at numbers, but once in as many steps as the table
+/// has rows: which of them were skipped.
 #[test]
 fn a_scaled_step_reads_nothing() {
     let d = GpuDevice::new(Null::open(0).unwrap(), 0);
@@ -517,7 +517,7 @@ fn scaled<B: Backend>(d: &B::Device, steps: usize) {
                 both.map(|(name, t)| (name, t.data().to_le_bytes())).collect::<Vec<_>>()
             };
             let before = is_bad.then(|| tensors(&**o));
-            plain.run(&mut *p, &[x.clone()]).unwrap();
+            plain.run(&mut *p, std::slice::from_ref(&x)).unwrap();
             captured.run(&mut **o, &[x]).unwrap();
             if i % 49 == 0 || is_bad || i + 1 == steps {
                 let (want, got) = (state(&a, &*p), state(net, &**o));

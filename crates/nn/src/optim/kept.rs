@@ -35,9 +35,9 @@ impl<B: Backend> Kept<B> {
     }
 }
 
-/// Steps that may have been skipped: the device knows, and the host asks when it needs the number of
-/// steps. Until then parameters count as if all had been made. A plain step asks for the one before
-/// it; captured ones have rows of scalars, and ask once in as many steps.
+/// Steps that may have been skipped: the device knows, and the host asks when it needs the number
+/// of steps. Until then parameters count as if all had been made. A plain step asks for the one
+/// before it; captured ones have rows of scalars, and ask once in as many steps.
 #[derive(Clone, Debug)]
 pub(super) struct Unsure<B: Backend, R> {
     /// In their order, one at least.

@@ -6,7 +6,7 @@ use super::kept::{Counted, Kept, Scalars};
 use super::plan::Plan;
 use super::update::{Step, Work};
 use super::{At, Named, Rule, sorted};
-use crate::capture::own;
+use crate::own::own;
 use elinvar_core::{DType, Error, Result, Scalar, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::array::{Array, one_device};

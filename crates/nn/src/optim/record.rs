@@ -6,7 +6,7 @@ use super::kept::{Counted, Kept, Scalars, Unsure, UnsureStep};
 use super::make::{lock, one_bool};
 use super::table::{StepScalars, StepTable};
 use super::{Named, Rule};
-use crate::capture::own;
+use crate::own::own;
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;

@@ -9,7 +9,7 @@
 
 use super::Optimizer;
 use super::clip::{NormType, total, with_gradients};
-use crate::capture::own;
+use crate::own::own;
 use crate::{Module, Param};
 use elinvar_core::{DType, Error, Result, Scalar};
 use elinvar_ops::Backend;

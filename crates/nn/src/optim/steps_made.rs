@@ -11,7 +11,7 @@
 //! How it can be wrong: rows that do not begin where the counter did. So the host names the steps
 //! that it counts from (`StepScalars::pending`), and an optimiser that knows of others says so.
 
-use crate::capture::own;
+use crate::own::own;
 use elinvar_core::{DType, HostData, HostTensor, Layout, Result, Scalar, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;

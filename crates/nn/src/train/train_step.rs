@@ -154,9 +154,9 @@ impl<'a, B: Backend, M: Module<B>, D> TrainStep<'a, B, M, D> {
         self
     }
     /// The scaler of losses and gradients, instead of the default one. Between two plain steps the
-    /// optimiser waits for one bool of the device: whether the last was skipped. Captured steps wait
-    /// for as many of them once in 64 steps, as the device has the scalars of every number of steps
-    /// that may have been made; more often if a rule has numbers of its own
+    /// optimiser waits for one bool of the device: whether the last was skipped. Captured steps
+    /// wait for as many of them once in 64 steps, as the device has the scalars of every number of
+    /// steps that may have been made; more often if a rule has numbers of its own
     /// ([`crate::optim::Rule::numbers`]) that depend on settings which change from step to step.
     #[must_use]
     pub fn grad_scaler(mut self, scaler: GradScaler<B>) -> Self {

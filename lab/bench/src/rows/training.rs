@@ -1,5 +1,5 @@
-//! Whole steps of training: forward, cross entropy, backward, Adam. The batch is on the device. Each
-//! step as it is, and captured (`TrainStep`).
+//! Whole steps of training: forward, cross entropy, backward, Adam. The batch is on the device.
+//! Each step as it is, and captured (`TrainStep`).
 
 use super::boxed;
 use crate::data::Data;
