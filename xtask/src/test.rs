@@ -182,7 +182,7 @@ fn webgpu_on_golden() -> Outcome {
         let dir = golden()?;
         let lab =
             python::target().map_err(|e| Outcome::Failed(e.to_string()))?.join("debug").join("elinvar-lab");
-        let mut lab = Command::new(lab.with_extension(std::env::consts::EXE_EXTENSION));
+        let mut lab = Command::new(lab.with_extension(env::consts::EXE_EXTENSION));
         lab.args(["conformance", "--device", "webgpu:0", "--part", PART, "--golden"]).arg(dir);
         Ok(ended(lab.current_dir(root())))
     };
