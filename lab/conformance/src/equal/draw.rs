@@ -90,7 +90,9 @@ pub fn draw(work: Work, dice: &mut Dice, largest: usize) -> Result<Call> {
                 (Random::Int { low: 0, high: 256 }, DType::U8),
             ]);
             let in_memory = dice.below(2) == 0;
-            Call::Random { r, seed: dice.below(1 << 40) as u64, in_memory, dtype, len: dice.size(largest) }
+            // As far as a number of elements reaches: on 32-bit targets not so far.
+            let seed = dice.below(usize::try_from(1u64 << 40).unwrap_or(usize::MAX)) as u64;
+            Call::Random { r, seed, in_memory, dtype, len: dice.size(largest) }
         }
         Work::Copy => Call::Copy { x: operand(dice, any, &shape, values), to: dice.pick(&DType::ALL) },
         Work::Assemble => assemble(dice, any, values, largest),
