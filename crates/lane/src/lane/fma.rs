@@ -42,8 +42,7 @@ pub(super) fn f64(a: f64, b: f64, c: f64) -> f64 {
 /// f64 has more than two bits more than f32, rounding that to f32 gives what one rounding would,
 /// also of subnormals (Boldo and Melquiond, <https://doi.org/10.1109/TC.2007.70819>).
 ///
-/// The standard library's function looks at the last bits of the sum instead, and so rounds some
-/// subnormal results twice.
+/// The standard library's function, which is software on such targets, is not relied on.
 #[cfg(any(test, all(target_arch = "wasm32", not(target_feature = "relaxed-simd"))))]
 #[inline(always)]
 fn from_f64(a: f32, b: f32, c: f32) -> f32 {
