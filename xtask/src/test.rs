@@ -172,7 +172,7 @@ fn vulkan_on_golden() -> Outcome {
 /// A part of the golden cases on WebGPU, over the same device. By the program that the tests have
 /// built with all features: `wgpu` takes longer to optimise than this takes to run.
 fn webgpu_on_golden() -> Outcome {
-    const PART: &str = "1/32";
+    const PART: &str = "1/64";
     let build = ["build", "--workspace", "--all-features", "--bin", "elinvar-lab"];
     match cargo(&build, &[]) {
         Outcome::Passed => {}
