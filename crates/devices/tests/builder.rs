@@ -348,7 +348,8 @@ fn the_table_of_settings_is_as_the_code() {
         assert!(reference.contains(&line), "docs/reference/environment.md has no row {line}");
     }
     let kinds = DeviceKind::ALL.map(|kind| format!("`{kind}`")).join(" | ");
-    let table = format!("| setting | variable | {kinds} |\n|---|---|---|---|---|---|\n{}\n", rows.join("\n"));
+    let line = "---|".repeat(2 + DeviceKind::ALL.len());
+    let table = format!("| setting | variable | {kinds} |\n|{line}\n{}\n", rows.join("\n"));
     assert!(guide.contains(&table), "docs/guide/devices.md should have this table:\n{table}");
 }
 
