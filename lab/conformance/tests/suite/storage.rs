@@ -3,6 +3,7 @@
 use elinvar_conformance::execute::execute;
 use elinvar_conformance::filter::Filter;
 use elinvar_conformance::golden::Case;
+use elinvar_conformance::refusal::{lacks_f64, says_no_f64};
 use elinvar_conformance::run::same;
 use elinvar_conformance::sample;
 use elinvar_core::{DType, HostTensor};
@@ -32,6 +33,10 @@ fn with(case: &Case, dtype: DType) -> Case {
     case
 }
 
+/// Ops with a known fault on WebGPU devices over Mesa: a zero of a gradient has the other sign
+/// (docs/guide/devices.md).
+const FAULTS_OF_WEBGPU: [&str; 1] = ["triplet_margin_loss"];
+
 /// Results and gradients, or the kind of error, are those of the reference.
 #[test]
 fn every_op_has_the_references_bits_with_floats_of_one_byte() {
@@ -45,6 +50,9 @@ fn every_op_has_the_references_bits_with_floats_of_one_byte() {
             let want = execute::<Reference>(&case, &ReferenceDevice);
             computed += usize::from(want.is_ok());
             for d in &devices {
+                if d.device.to_string().starts_with("webgpu") && FAULTS_OF_WEBGPU.contains(&&*case.op) {
+                    continue;
+                }
                 match (&want, execute::<Any>(&case, &d.device)) {
                     (Ok(want), Ok(got)) => {
                         same(&got, want)
@@ -53,6 +61,8 @@ fn every_op_has_the_references_bits_with_floats_of_one_byte() {
                     (Err(want), Err(got)) => {
                         assert_eq!(got.kind(), want.kind(), "{dtype} {} {}: {got}", case.id, d.device);
                     }
+                    // An op that computes in f64, on a device that has none.
+                    (Ok(_), Err(got)) if says_no_f64(&got) && lacks_f64::<Any>(&d.device) => {}
                     (want, got) => {
                         let (got, want) = (got.err(), want.as_ref().err());
                         panic!("{dtype} {} {}: {got:?}, not {want:?}", case.id, d.device);
