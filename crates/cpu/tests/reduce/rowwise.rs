@@ -338,7 +338,7 @@ fn rows_in_parts() {
 fn sums_of_columns() {
     // Formulas of one sum, whose rows are columns in memory.
     use elinvar_ops::catalogue::mean::Mean;
-    use elinvar_ops::catalogue::norm::{Norm, Three};
+    use elinvar_ops::catalogue::norm::{Norm, Real};
     use elinvar_ops::catalogue::normalize::Products;
     let mut dice = Dice::new(12);
     for n in [0, 1, 2, 127, 129, 1025, 5000] {
@@ -352,7 +352,7 @@ fn sums_of_columns() {
             let x = (dice.data(t, n * columns, n == 129), across.clone());
             let alone = [x];
             check("columns", &Mean, &alone, 1, t);
-            check("columns", &Norm(Three), &alone, 1, t);
+            check("columns", &Norm(Real(3.0)), &alone, 1, t);
             let [x] = alone;
             let w = (dice.data(t, n * columns, false), across.flip(1));
             check("columns", &Products, &[x.clone(), w], 1, t);

@@ -9,66 +9,70 @@ use crate::prelude::*;
 use crate::rows::STATS;
 use std::fmt::Debug;
 
-/// A power p of magnitudes. Each is a type, so that each has formulas of its own: a choice among
-/// powers within a formula would be made anew for each block of elements.
+/// A power p of magnitudes. The frequent ones are types, so that each has a formula of its own: a
+/// choice among powers within a formula is made anew for each block of elements.
 pub trait Power: Copy + Debug + Send + Sync + 'static {
     /// |x|^p.
     fn raise<L: Lane>(self, x: L) -> L;
     /// x^(1 / p); x where p is 0.
     fn root<L: Lane>(self, x: L) -> L;
-    /// ratio^(p - 1), and 0 where p is 0.
-    fn slope<L: Lane>(self, ratio: L) -> L;
+    /// p.
+    fn value(self) -> f64;
 }
 
-macro_rules! powers {
-    ($($(#[$doc:meta])* $name:ident, |$x:ident| $raise:expr, $root:expr, $slope:expr;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        pub struct $name;
-
-        impl Power for $name {
-            #[inline(always)]
-            fn raise<L: Lane>(self, $x: L) -> L {
-                $raise
-            }
-            #[inline(always)]
-            fn root<L: Lane>(self, $x: L) -> L {
-                $root
-            }
-            #[inline(always)]
-            fn slope<L: Lane>(self, $x: L) -> L {
-                $slope
-            }
-        }
-    )*};
-}
-powers! {
-    /// p = 0: 1 of what is not 0.
-    Zero, |x| L::from_mask(x.ne(L::lit(0.0))), x, { let _ = x; L::lit(0.0) };
-    /// p = 1.
-    One, |x| x.abs(), x, { let _ = x; L::lit(1.0) };
-    /// p = 2.
-    Two, |x| x * x, x.sqrt(), x;
-    /// p = 3.
-    Three, |x| x.abs() * x.abs() * x.abs(), x.pow(L::lit(1.0 / 3.0)), x * x;
-}
-
-/// Any finite p but those that have a type.
+/// p = 1.
+#[derive(Clone, Copy, Debug)]
+pub struct One;
+/// p = 2.
+#[derive(Clone, Copy, Debug)]
+pub struct Two;
+/// Any finite p.
 #[derive(Clone, Copy, Debug)]
 pub struct Real(pub f64);
 
-impl Power for Real {
+impl Power for One {
     #[inline(always)]
     fn raise<L: Lane>(self, x: L) -> L {
-        x.abs().pow(L::lit(self.0))
+        x.abs()
     }
     #[inline(always)]
     fn root<L: Lane>(self, x: L) -> L {
-        x.pow(L::lit(1.0 / self.0))
+        x
+    }
+    fn value(self) -> f64 {
+        1.0
+    }
+}
+impl Power for Two {
+    #[inline(always)]
+    fn raise<L: Lane>(self, x: L) -> L {
+        x * x
     }
     #[inline(always)]
-    fn slope<L: Lane>(self, ratio: L) -> L {
-        ratio.pow(L::lit(self.0 - 1.0))
+    fn root<L: Lane>(self, x: L) -> L {
+        x.sqrt()
+    }
+    fn value(self) -> f64 {
+        2.0
+    }
+}
+impl Power for Real {
+    #[inline(always)]
+    fn raise<L: Lane>(self, x: L) -> L {
+        if self.0 == 0.0 {
+            L::from_mask(x.ne(L::lit(0.0)))
+        } else if self.0 == 3.0 {
+            x.abs() * x.abs() * x.abs()
+        } else {
+            x.abs().pow(L::lit(self.0))
+        }
+    }
+    #[inline(always)]
+    fn root<L: Lane>(self, x: L) -> L {
+        if self.0 == 0.0 { x } else { x.pow(L::lit(1.0 / self.0)) }
+    }
+    fn value(self) -> f64 {
+        self.0
     }
 }
 
@@ -78,19 +82,32 @@ pub struct Norm<P>(pub P);
 
 /// g * dy/dx = g * sign(x) * (|x| / y)^(p - 1), and 0 at x = 0 or y = 0.
 #[derive(Clone, Copy, Debug)]
-struct Slope<P>(P);
+struct Slope {
+    p: f64,
+}
 
-impl<P: Power> Map<3> for Slope<P> {
+impl Map<3> for Slope {
     const NAME: &'static str = "norm";
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y, g]: [L; 3]) -> L {
         let zero = L::lit(0.0);
-        let size = self.0.slope(x.abs() / y);
+        let ratio = x.abs() / y;
+        let size = if self.p == 0.0 {
+            zero
+        } else if self.p == 1.0 {
+            L::lit(1.0)
+        } else if self.p == 2.0 {
+            ratio
+        } else if self.p == 3.0 {
+            ratio * ratio
+        } else {
+            ratio.pow(L::lit(self.p - 1.0))
+        };
         let flat = x.eq(zero) | y.eq(zero);
         L::select(flat, zero, g * size.copysign(x))
     }
 }
-compile_map! { 3 Slope<Zero>; 3 Slope<One>; 3 Slope<Two>; 3 Slope<Three>; 3 Slope<Real>; }
+compile_map! { 3 Slope; }
 
 impl<P: Power> RowFormula<1> for Norm<P> {
     const NAME: &'static str = "norm";
@@ -110,13 +127,12 @@ impl<P: Power> RowFormula<1> for Norm<P> {
 impl<P: Power> Rows<1> for Norm<P>
 where
     Norm<P>: CompiledRows<1>,
-    Slope<P>: CompiledMap<3>,
 {
     fn backward<V: Value>(&self, _: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
-        Ok(vec![Some(map(Slope(self.0), [c.x(0), c.y(0), g])?)])
+        Ok(vec![Some(map(Slope { p: self.0.value() }, [c.x(0), c.y(0), g])?)])
     }
 }
-compile_rows! { 1 Norm<Zero>; 1 Norm<One>; 1 Norm<Two>; 1 Norm<Three>; 1 Norm<Real>; }
+compile_rows! { 1 Norm<One>; 1 Norm<Two>; 1 Norm<Real>; }
 
 /// The `p`-norm of `x` over `dims` (all axes if `None` or empty). For p = inf and -inf, equal
 /// magnitudes share the gradient equally.
@@ -146,14 +162,10 @@ pub fn norm<V: Value>(x: &V, p: f64, dims: Option<&[isize]>, keepdim: bool) -> R
             amax::run("norm", fold::Min, &x, dims, keepdim)
         };
     }
-    let y = if p == 0.0 {
-        rows(Norm(Zero), &axes, [x])
-    } else if p == 1.0 {
+    let y = if p == 1.0 {
         rows(Norm(One), &axes, [x])
     } else if p == 2.0 {
         rows(Norm(Two), &axes, [x])
-    } else if p == 3.0 {
-        rows(Norm(Three), &axes, [x])
     } else {
         rows(Norm(Real(p)), &axes, [x])
     };
