@@ -33,10 +33,6 @@ fn with(case: &Case, dtype: DType) -> Case {
     case
 }
 
-/// Ops with a known fault on WebGPU devices over Mesa: a zero of a gradient has the other sign
-/// (docs/guide/devices.md).
-const FAULTS_OF_WEBGPU: [&str; 1] = ["triplet_margin_loss"];
-
 /// Results and gradients, or the kind of error, are those of the reference.
 #[test]
 fn every_op_has_the_references_bits_with_floats_of_one_byte() {
@@ -50,9 +46,6 @@ fn every_op_has_the_references_bits_with_floats_of_one_byte() {
             let want = execute::<Reference>(&case, &ReferenceDevice);
             computed += usize::from(want.is_ok());
             for d in &devices {
-                if d.device.to_string().starts_with("webgpu") && FAULTS_OF_WEBGPU.contains(&&*case.op) {
-                    continue;
-                }
                 match (&want, execute::<Any>(&case, &d.device)) {
                     (Ok(want), Ok(got)) => {
                         same(&got, want)

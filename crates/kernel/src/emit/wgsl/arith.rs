@@ -118,8 +118,9 @@ impl Printer<'_> {
         Ok(format!("fma({}, {}, {})", self.name(a), self.name(b), self.name(c)))
     }
 
-    /// A choice. Between two float constants it is made of disguised bits: Mesa 22.3 takes a choice
-    /// between 0 and -1 for the negative of 0 or 1, and so gives -0 for 0.
+    /// A choice. Between two float constants it is made of bits of which one is disguised: Mesa 22.3
+    /// takes a choice between the bits of 0 and -1 for the negative of 0 or 1, whatever is done with
+    /// the bits after it, and so gives -0 for 0.
     pub(super) fn select(&self, c: Value, a: Value, b: Value) -> String {
         let fixed = |v: Value| self.constants[v.0 as usize];
         if let (Some(x), Some(y)) = (fixed(a), fixed(b))
@@ -129,7 +130,7 @@ impl Printer<'_> {
             let word = vector_name(Scalar::U32, self.width(a));
             let [x, y] = [x, y].map(|c| format!("{word}({}u)", c.bits));
             let ty = self.ty(a);
-            return format!("bitcast<{ty}>(select({y}, {x}, {}) ^ {word}({ZERO}))", self.name(c));
+            return format!("bitcast<{ty}>(select({y} ^ {word}({ZERO}), {x}, {}))", self.name(c));
         }
         format!("select({}, {}, {})", self.name(b), self.name(a), self.name(c))
     }
