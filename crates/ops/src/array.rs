@@ -3,7 +3,7 @@
 use crate::backend::{Backend, Placed, View};
 use crate::casting::{All, Casting};
 use crate::recording;
-use elinvar_core::{DType, Element, Error, HostTensor, Layout, Result, Scalar, Shape};
+use elinvar_core::{DType, Element, Error, HostTensor, Layout, Result, Scalar, Shape, match_storage};
 use smallvec::SmallVec;
 use triomphe::Arc;
 
@@ -79,6 +79,23 @@ impl<B: Backend> Array<B> {
     /// `ShapeMismatch` if the number of elements is not the shape's; `OutOfMemory`.
     pub fn from_vec<T: Element>(device: &B::Device, v: Vec<T>, shape: &[usize]) -> Result<Self> {
         Self::from_host(device, HostTensor::from_vec(v, Shape::new(shape)?)?)
+    }
+    /// A tensor of these numbers in a dtype, row-major. For floats they are rounded on the host, as
+    /// a device may have no f64.
+    ///
+    /// # Errors
+    /// `ShapeMismatch` if the number of elements is not the shape's; `OutOfMemory`.
+    pub fn from_f64s(device: &B::Device, v: Vec<f64>, shape: &[usize], dtype: DType) -> Result<Self> {
+        fn rounded<T: Element>(v: Vec<f64>) -> Vec<T> {
+            v.into_iter().map(T::from_f64).collect()
+        }
+        match_storage!(DType dtype; storage T => Self::from_vec(device, rounded::<T>(v), shape);
+            DType::F32 => Self::from_vec(device, rounded::<f32>(v), shape),
+            DType::F64 => Self::from_vec(device, v, shape),
+            DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+                Self::from_vec(device, v, shape)?.cast(dtype)
+            }
+        )
     }
     /// Every element the same.
     ///

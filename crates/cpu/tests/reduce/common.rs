@@ -9,16 +9,23 @@ use elinvar_ops::backend::Memory;
 use elinvar_ops::backend::Placed;
 use elinvar_reference::Reference;
 use std::fmt::Debug;
+use std::sync::LazyLock;
 
 /// All instruction sets, with one thread and with several. Without optimisation, where a call takes
 /// a hundred times as long, each instruction set has one number of threads.
+///
+/// They are made once: each check asks for them, and qemu keeps memory of every thread that ever
+/// was.
 pub fn devices() -> Vec<CpuDevice> {
-    let mut all = Vec::new();
-    for (i, isa) in Isa::all().into_iter().enumerate() {
-        let threads: &[usize] = if cfg!(debug_assertions) { &[1 + i % 3] } else { &[1, 2, 3, 8] };
-        all.extend(threads.iter().map(|&n| CpuDevice::new(isa, n).unwrap()));
-    }
-    all
+    static ALL: LazyLock<Vec<CpuDevice>> = LazyLock::new(|| {
+        let mut all = Vec::new();
+        for (i, isa) in Isa::all().into_iter().enumerate() {
+            let threads: &[usize] = if cfg!(debug_assertions) { &[1 + i % 3] } else { &[1, 2, 3, 8] };
+            all.extend(threads.iter().map(|&n| CpuDevice::new(isa, n).unwrap()));
+        }
+        all
+    });
+    ALL.clone()
 }
 
 /// How often something random is tried: less without optimisation.

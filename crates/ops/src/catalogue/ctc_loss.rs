@@ -257,7 +257,7 @@ pub fn ctc_loss<V: Value>(
         Reduction::Sum => sum(&losses, None, false)?,
         Reduction::Mean => {
             let counts: Vec<f64> = counts.iter().map(|&c| c.max(1) as f64).collect();
-            let counts = Array::from_vec(x.device(), counts, &[n])?.cast(x.dtype())?;
+            let counts = Array::from_f64s(x.device(), counts, &[n], x.dtype())?;
             mean(&div(&losses, &V::from_array(counts))?, None, false)?
         }
         Reduction::BatchMean => {
@@ -279,7 +279,7 @@ fn losses<V: Value>(x: &V, l: &States, times: &[usize]) -> Result<V> {
     let skips = Array::from_vec(device, l.skips.clone(), &[n, states])?.cast(x.dtype())?;
     // Before the first step all alignments are in front of state 0, which a step reaches or skips.
     let front: Vec<f64> = (0..states + 2).map(|i| if i == 1 { 0.0 } else { f64::NEG_INFINITY }).collect();
-    let front = Array::from_vec(device, front, &[states + 2])?.cast(x.dtype())?;
+    let front = Array::from_f64s(device, front, &[states + 2], x.dtype())?;
     let operands = [&of_states, &V::from_array(skips), &V::from_array(front)];
     let alpha = lattice(Reach, Back, operands, times)?;
     // The last label and the blank after it end a sample; without labels it is the blank alone. A

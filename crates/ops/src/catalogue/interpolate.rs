@@ -60,8 +60,9 @@ impl Blended {
     fn weight<B: Backend>(&self, like: &Array<B>) -> Result<Array<B>> {
         let mut column = Dims::from_elem(1, like.shape().rank());
         column[self.axis] = self.weight.len();
-        let weight = Array::from_vec(like.device(), self.weight.to_vec(), &[self.weight.len()])?;
-        weight.cast(like.dtype())?.reshape(&Shape::new(&column)?)
+        let n = self.weight.len();
+        let weight = Array::from_f64s(like.device(), self.weight.to_vec(), &[n], like.dtype())?;
+        weight.reshape(&Shape::new(&column)?)
     }
 }
 

@@ -40,7 +40,7 @@ impl Op for Triangle {
         let (rows, cols) = sides(x.shape()).expect("it has rows and columns");
         // A diagonal that meets a row outside of the matrix is clamped to the number of columns.
         let meets = |row: usize| (row as isize).saturating_add(self.diagonal).clamp(-1, cols as isize) as f64;
-        let numbers = |v: Vec<f64>, shape: &[usize]| Array::from_vec(x.device(), v, shape)?.cast(x.dtype());
+        let numbers = |v: Vec<f64>, shape: &[usize]| Array::from_f64s(x.device(), v, shape, x.dtype());
         let meets = numbers((0..rows).map(meets).collect(), &[rows, 1])?;
         let columns = numbers((0..cols).map(|column| column as f64).collect(), &[cols])?;
         Ok(Outputs::from_buf([array::map(&Side { upper: self.upper }, [x, &meets, &columns])?]))
