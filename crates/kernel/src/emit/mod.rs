@@ -5,4 +5,5 @@ pub mod llvm;
 pub mod msl;
 pub mod ptx;
 pub mod spirv;
+mod statements;
 pub mod wgsl;

@@ -3,58 +3,50 @@
 //! Compilers of devices do not all do it: NVIDIA's assembler divides by a 32 in a register, in some
 //! thirty instructions.
 
-use super::lower::Writer;
+use super::lower::{Rewrite, Writer};
 use super::renumber;
-use super::replacement::Replacements;
-use crate::ir::{Binary, Constant, Kernel, Op, Region, Scalar, Value};
+use crate::ir::{Binary, Constant, Inst, Kernel, Op, Scalar, Value};
 use std::collections::HashMap;
 
 /// Divides by shifts.
 pub fn strength_reduce(k: &mut Kernel) {
     let w = Writer::new(std::mem::take(&mut k.values));
-    let mut p = StrengthReduction { known: HashMap::new(), replacements: Replacements::default(), w };
-    p.region(&mut k.body);
-    k.values = p.w.values;
+    StrengthReduction { known: HashMap::new(), w }.rewrite(k);
     renumber(k);
 }
 
 struct StrengthReduction {
     /// Values that are one number, or a vector of the same number.
     known: HashMap<Value, Constant>,
-    replacements: Replacements,
     w: Writer,
 }
 
-impl StrengthReduction {
-    fn region(&mut self, r: &mut Region) {
-        let outer = std::mem::take(&mut self.w.out);
-        for mut inst in std::mem::take(&mut r.insts) {
-            inst.op.each_operand_mut(&mut |v| self.replacements.replace(v));
-            for inner in inst.op.regions_mut() {
-                self.region(inner);
-            }
-            match inst.op {
-                Op::Const(c) => _ = self.known.insert(inst.results[0], c),
-                Op::Splat(_, a) => {
-                    if let Some(&c) = self.known.get(&a) {
-                        self.known.insert(inst.results[0], c);
-                    }
-                }
-                Op::Binary(op @ (Binary::Div | Binary::Rem), a, b) => {
-                    if let Some(bits) = self.known.get(&b).and_then(exponent) {
-                        let new = self.divided(op, a, b, bits);
-                        self.replacements.put(inst.results[0], new);
-                        continue;
-                    }
-                }
-                _ => {}
-            }
-            self.w.out.push(inst);
-        }
-        self.replacements.replace_yields(r);
-        r.insts = std::mem::replace(&mut self.w.out, outer);
+impl Rewrite for StrengthReduction {
+    fn writer(&mut self) -> &mut Writer {
+        &mut self.w
     }
 
+    fn inst(&mut self, inst: Inst) -> Option<Value> {
+        match inst.op {
+            Op::Const(c) => _ = self.known.insert(inst.results[0], c),
+            Op::Splat(_, a) => {
+                if let Some(&c) = self.known.get(&a) {
+                    self.known.insert(inst.results[0], c);
+                }
+            }
+            Op::Binary(op @ (Binary::Div | Binary::Rem), a, b) => {
+                if let Some(bits) = self.known.get(&b).and_then(exponent) {
+                    return Some(self.divided(op, a, b, bits));
+                }
+            }
+            _ => {}
+        }
+        self.w.out.push(inst);
+        None
+    }
+}
+
+impl StrengthReduction {
     /// a by b = 2^bits. Quotients are cut towards zero, so what is negative goes up by b - 1 first.
     fn divided(&mut self, op: Binary, a: Value, b: Value, bits: u32) -> Value {
         let w = &mut self.w;

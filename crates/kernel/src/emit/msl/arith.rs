@@ -5,37 +5,30 @@
 
 use super::functions::Function;
 use super::{MslPrinter, unsigned, vector_name};
-use crate::emit::wgsl::helper::Helper;
-use crate::ir::{Binary, Compare, Constant, Scalar, Unary, Value};
-use crate::pass::Unsupported;
+use crate::emit::statements::ZERO;
+use crate::ir::{Binary, Constant, Scalar, Unary, Value};
 
-/// A word that is 0, which no compiler knows.
-const ZERO: &str = "params.zero";
+pub(super) fn constant(c: Constant) -> String {
+    let bits = c.bits as u32;
+    match c.scalar {
+        Scalar::Bool => (bits != 0).to_string(),
+        Scalar::U32 => format!("{bits}u"),
+        // It has no literal: those are of magnitudes.
+        Scalar::I32 if bits as i32 == i32::MIN => format!("as_type<int>({bits}u)"),
+        Scalar::I32 => (bits as i32).to_string(),
+        Scalar::U64 => format!("{}ul", c.bits),
+        Scalar::I64 if c.bits as i64 == i64::MIN => format!("as_type<long>({}ul)", c.bits),
+        Scalar::I64 => format!("{}l", c.bits as i64),
+        Scalar::F32 => float(bits),
+        Scalar::F64 => unreachable!("refused"),
+    }
+}
 
 impl MslPrinter<'_> {
-    pub(super) fn constant(&self, c: Constant) -> String {
-        let bits = c.bits as u32;
-        match c.scalar {
-            Scalar::Bool => (bits != 0).to_string(),
-            Scalar::U32 => format!("{bits}u"),
-            // It has no literal: those are of magnitudes.
-            Scalar::I32 if bits as i32 == i32::MIN => format!("as_type<int>({bits}u)"),
-            Scalar::I32 => (bits as i32).to_string(),
-            Scalar::U64 => format!("{}ul", c.bits),
-            Scalar::I64 if c.bits as i64 == i64::MIN => format!("as_type<long>({}ul)", c.bits),
-            Scalar::I64 => format!("{}l", c.bits as i64),
-            Scalar::F32 => float(bits),
-            Scalar::F64 => unreachable!("refused"),
-        }
-    }
-
-    pub(super) fn unary(&mut self, op: Unary, a: Value) -> Result<String, Unsupported> {
+    pub(super) fn unary(&mut self, op: Unary, a: Value) -> String {
         let s = self.scalar(a);
-        if op == Unary::Sqrt && self.builds(Helper::Sqrt) {
-            return self.helper(Helper::Sqrt, &[a]);
-        }
         let (x, ty) = (self.name(a), self.ty(a));
-        Ok(match op {
+        match op {
             Unary::Not if s == Scalar::Bool => format!("!{x}"),
             Unary::Not => format!("~{x}"),
             Unary::Neg if s.is_int() => {
@@ -60,55 +53,30 @@ impl MslPrinter<'_> {
                 self.each(s, width, |i| format!("bf16_value(bf16_bits({}))", self.element(a, i)))
             }
             Unary::Exp2 => unreachable!("{op:?} of {s} is lowered before"),
-        })
+        }
     }
 
-    pub(super) fn binary(&mut self, op: Binary, a: Value, b: Value) -> Result<String, Unsupported> {
+    pub(super) fn binary(&mut self, op: Binary, a: Value, b: Value) -> String {
         let s = self.scalar(a);
-        let helper = match op {
-            Binary::Add => Some(Helper::Add),
-            Binary::Sub => Some(Helper::Sub),
-            Binary::Mul => Some(Helper::Mul),
-            Binary::Div => Some(Helper::Div),
-            _ => None,
-        };
-        if let Some(helper) = helper.filter(|&h| s.is_float() && self.builds(h)) {
-            return self.helper(helper, &[a, b]);
-        }
         if op == Binary::MulHigh && s.bits() == 64 {
             let f = if s.is_signed() { Function::MulHighLong } else { Function::MulHighUlong };
             self.calls(f);
             let call = |i| format!("{}({}, {})", f.name(), self.element(a, i), self.element(b, i));
-            return Ok(self.each(s, self.width(a), call));
+            return self.each(s, self.width(a), call);
         }
         let (x, y) = (self.name(a), self.name(b));
-        let bool = s == Scalar::Bool;
-        let infix = |op: &str| format!("{x} {op} {y}");
         let wrapping = |op: &str| self.signed(a, &format!("{} {op} {}", self.word(a), self.word(b)));
-        Ok(match op {
-            Binary::Mul if s.is_float() && self.target.contracts => self.disguised(a, &infix("*")),
-            Binary::Add if s.is_float() => infix("+"),
-            Binary::Sub if s.is_float() => infix("-"),
-            Binary::Mul if s.is_float() => infix("*"),
-            Binary::Add => wrapping("+"),
-            Binary::Sub => wrapping("-"),
-            Binary::Mul => wrapping("*"),
+        match op {
+            Binary::Mul if s.is_float() && self.target.contracts => self.disguised(a, &self.infix(op, a, b)),
+            Binary::Add if s.is_int() => wrapping("+"),
+            Binary::Sub if s.is_int() => wrapping("-"),
+            Binary::Mul if s.is_int() => wrapping("*"),
             Binary::Shl => wrapping("<<"),
-            Binary::Shr => infix(">>"),
-            Binary::Div => infix("/"),
-            Binary::Min | Binary::And if bool => infix("&"),
-            Binary::Max | Binary::Or if bool => infix("|"),
-            Binary::Xor if bool => infix("!="),
-            Binary::Min if s.is_int() => self.choice(a, &infix("<"), x, y),
-            Binary::Max if s.is_int() => self.choice(a, &infix(">"), x, y),
+            Binary::Min if s.is_int() => self.choice(a, &format!("{x} < {y}"), x, y),
+            Binary::Max if s.is_int() => self.choice(a, &format!("{x} > {y}"), x, y),
             Binary::MulHigh => format!("mulhi({x}, {y})"),
-            Binary::And => infix("&"),
-            Binary::Or => infix("|"),
-            Binary::Xor => infix("^"),
-            Binary::Rem | Binary::Min | Binary::Max | Binary::CopySign => {
-                unreachable!("{op:?} of {s} is lowered before")
-            }
-        })
+            _ => self.infix(op, a, b),
+        }
     }
 
     /// An integer as an unsigned one.
@@ -136,13 +104,6 @@ impl MslPrinter<'_> {
         format!("as_type<{float}>(as_type<{word}>({product}) ^ {word}({zero}))")
     }
 
-    pub(super) fn fma(&mut self, a: Value, b: Value, c: Value) -> Result<String, Unsupported> {
-        if self.builds(Helper::Fma) {
-            return self.helper(Helper::Fma, &[a, b, c]);
-        }
-        Ok(format!("fma({}, {}, {})", self.name(a), self.name(b), self.name(c)))
-    }
-
     pub(super) fn select(&self, c: Value, a: Value, b: Value) -> String {
         self.choice(a, self.name(c), self.name(a), self.name(b))
     }
@@ -151,30 +112,6 @@ impl MslPrinter<'_> {
             1 => format!("{c} ? {x} : {y}"),
             _ => format!("select({y}, {x}, {c})"),
         }
-    }
-
-    pub(super) fn compare(&self, op: Compare, a: Value, b: Value) -> String {
-        let (x, y) = (self.name(a), self.name(b));
-        if self.scalar(a) == Scalar::Bool {
-            // False is less than true.
-            return match op {
-                Compare::Eq => format!("{x} == {y}"),
-                Compare::Ne => format!("{x} != {y}"),
-                Compare::Lt => format!("(!{x}) & {y}"),
-                Compare::Le => format!("(!{x}) | {y}"),
-                Compare::Gt => format!("{x} & (!{y})"),
-                Compare::Ge => format!("{x} | (!{y})"),
-            };
-        }
-        let op = match op {
-            Compare::Eq => "==",
-            Compare::Ne => "!=",
-            Compare::Lt => "<",
-            Compare::Le => "<=",
-            Compare::Gt => ">",
-            Compare::Ge => ">=",
-        };
-        format!("{x} {op} {y}")
     }
 }
 

@@ -1,4 +1,4 @@
-//! MSL: conversions and bit casts.
+//! MSL: conversions.
 
 use super::functions::Function;
 use super::{MslPrinter, vector_name};
@@ -23,9 +23,5 @@ impl MslPrinter<'_> {
             // What does not fit was taken care of.
             _ => format!("{ty}({x})"),
         }
-    }
-
-    pub(super) fn bitcast(&self, to: Scalar, a: Value) -> String {
-        format!("as_type<{}>({})", vector_name(to, self.width(a)), self.name(a))
     }
 }

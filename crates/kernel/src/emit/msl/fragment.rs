@@ -102,16 +102,6 @@ impl MslPrinter<'_> {
         format!("{pointer}, ulong({stride}), ulong2(0), {turned}")
     }
 
-    /// Names a fragment and declares its matrices.
-    fn declare(&mut self, r: Value) -> Vec<String> {
-        self.call(r, format!("v{}", r.0));
-        let (parts, ty) = (self.parts(r), self.ty(r));
-        for name in &parts {
-            self.line(&format!("{ty} {name};"));
-        }
-        parts
-    }
-
     pub(super) fn fragment_load(&mut self, r: Value, l: FragmentLayout, p: Place, where_: [Value; 2]) {
         let f = self.fragment(r);
         let columns = grid(f)[1];

@@ -1,6 +1,15 @@
 //! MSL: what is written once, as functions of a module: 64-bit operations that the language leaves
 //! open or has not everywhere, and the bits of bf16, which is a type from Metal 3.1 on only.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Functions that are called: those of fixed text, and reductions by their names.
+#[derive(Default, PartialEq)]
+pub struct Called {
+    pub functions: BTreeSet<Function>,
+    pub reductions: BTreeMap<String, String>,
+}
+
 /// A function whose text is fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Function {

@@ -5,7 +5,7 @@
 
 use super::arith::half_name;
 use super::functions::Function;
-use super::{LETTERS, MslPrinter, vector_name};
+use super::{MslPrinter, vector_name};
 use crate::ir::{Access, Atomic, Elem, Place, Scalar, Value};
 use std::fmt::Write;
 
@@ -29,12 +29,6 @@ fn elems_name(e: Elem, width: u8) -> String {
 }
 
 impl MslPrinter<'_> {
-    pub(super) fn elem(&self, p: Place) -> Elem {
-        match p {
-            Place::Buffer(i) => self.k.buffers[i as usize].elem,
-            Place::Shared(i) => self.k.shared[i as usize].elem,
-        }
-    }
     /// The words before a type that is pointed to.
     pub(super) fn space(&self, p: Place) -> &'static str {
         match p {
@@ -73,14 +67,6 @@ impl MslPrinter<'_> {
         all
     }
 
-    /// The name of a place, and the index.
-    pub(super) fn place(&self, p: Place, at: Value) -> (String, &str) {
-        let name = match p {
-            Place::Buffer(i) => format!("b{i}"),
-            Place::Shared(i) => format!("s{i}"),
-        };
-        (name, self.name(at))
-    }
     /// One element, `at + more`.
     fn one(&self, p: Place, at: Value, more: u8) -> String {
         let (name, at) = self.place(p, at);
@@ -133,11 +119,7 @@ impl MslPrinter<'_> {
         };
         if !self.at_once(p, width) {
             for i in 0..width {
-                let x = match width {
-                    1 => self.name(v).to_string(),
-                    _ => format!("{}.{}", self.name(v), LETTERS[usize::from(i)]),
-                };
-                let text = format!("{} = {};", self.one(p, at, i), one(x));
+                let text = format!("{} = {};", self.one(p, at, i), one(self.element(v, i)));
                 self.line(&text);
             }
             return;
@@ -160,7 +142,7 @@ impl MslPrinter<'_> {
         let place = format!("({} atomic_{}*)({name} + {at})", self.space(p), elem_name(self.elem(p)));
         let function = match op {
             // Memory stays as it is.
-            Atomic::Or if self.constants[v.0 as usize].is_some_and(|c| c.bits == 0) => {
+            Atomic::Or if self.fixed(v).is_some_and(|c| c.bits == 0) => {
                 return format!("atomic_load_explicit({place}, memory_order_relaxed)");
             }
             Atomic::Add => "atomic_fetch_add_explicit",

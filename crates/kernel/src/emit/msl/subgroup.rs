@@ -42,7 +42,7 @@ impl MslPrinter<'_> {
         if s.bits() == 64 {
             let f = reduction(op, s);
             let name = f.0.clone();
-            self.reductions.insert(f.0, f.1);
+            self.state.reductions.insert(f.0, f.1);
             return self.each(s, width, |i| format!("{name}({})", self.element(v, i)));
         }
         // Of truth values, as of numbers 0 and 1.

@@ -1,6 +1,6 @@
 //! What a Metal device has and lacks, as far as emitted text depends on it.
 
-use crate::emit::wgsl::helper::Helper;
+use crate::emit::statements::Helper;
 use crate::ir::Features;
 use crate::pass::{Lanes, Legalize};
 

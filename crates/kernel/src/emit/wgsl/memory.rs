@@ -3,7 +3,7 @@
 //! A vector is loaded and stored number by number. Memory with atomics is of atomic words, and
 //! loads and stores of it are atomics, too.
 
-use super::{LETTERS, Printer, elem_name, scalar_name};
+use super::{WgslPrinter, elem_name, scalar_name};
 use crate::ir::{Access, Atomic, Kernel, Op, Place, Value};
 use std::fmt::Write;
 
@@ -18,11 +18,11 @@ pub(super) fn places_with_atomics(k: &Kernel) -> [Vec<bool>; 2] {
     all
 }
 
-impl Printer<'_> {
+impl WgslPrinter<'_> {
     fn is_atomic(&self, p: Place) -> bool {
         match p {
-            Place::Buffer(i) => self.atomic[0][i as usize],
-            Place::Shared(i) => self.atomic[1][i as usize],
+            Place::Buffer(i) => self.state[0][i as usize],
+            Place::Shared(i) => self.state[1][i as usize],
         }
     }
 
@@ -62,39 +62,26 @@ impl Printer<'_> {
         all
     }
 
-    /// Element `at + more`.
-    fn place(&self, p: Place, at: Value, more: u8) -> String {
-        let (letter, i) = match p {
-            Place::Buffer(i) => ('b', i),
-            Place::Shared(i) => ('s', i),
-        };
-        let at_name = self.name(at);
+    /// One element, `at + more`.
+    fn one(&self, p: Place, at: Value, more: u8) -> String {
+        let (name, index) = self.place(p, at);
         match more {
-            0 => format!("{letter}{i}[{at_name}]"),
-            _ if self.scalar(at).is_signed() => format!("{letter}{i}[{at_name} + {more}i]"),
-            _ => format!("{letter}{i}[{at_name} + {more}u]"),
+            0 => format!("{name}[{index}]"),
+            _ if self.scalar(at).is_signed() => format!("{name}[{index} + {more}i]"),
+            _ => format!("{name}[{index} + {more}u]"),
         }
     }
 
     pub(super) fn load(&self, p: Place, at: Value, width: u8) -> String {
-        let s = match p {
-            Place::Buffer(i) => self.k.buffers[i as usize].elem,
-            Place::Shared(i) => self.k.shared[i as usize].elem,
-        };
-        self.each(s.scalar(), width, |i| {
-            let place = self.place(p, at, i);
+        self.each(self.elem(p).scalar(), width, |i| {
+            let place = self.one(p, at, i);
             if self.is_atomic(p) { format!("atomicLoad(&{place})") } else { place }
         })
     }
 
     pub(super) fn store(&mut self, p: Place, at: Value, v: Value) {
-        let width = self.width(v);
-        for i in 0..width {
-            let place = self.place(p, at, i);
-            let x = match width {
-                1 => self.name(v).to_string(),
-                _ => format!("{}.{}", self.name(v), LETTERS[usize::from(i)]),
-            };
+        for i in 0..self.width(v) {
+            let (place, x) = (self.one(p, at, i), self.element(v, i));
             let text = match self.is_atomic(p) {
                 true => format!("atomicStore(&{place}, {x});"),
                 false => format!("{place} = {x};"),
@@ -104,10 +91,10 @@ impl Printer<'_> {
     }
 
     pub(super) fn atomic(&self, op: Atomic, p: Place, at: Value, v: Value) -> String {
-        let place = self.place(p, at, 0);
+        let place = self.one(p, at, 0);
         let name = match op {
             // Memory stays as it is.
-            Atomic::Or if self.constants[v.0 as usize].is_some_and(|c| c.bits == 0) => {
+            Atomic::Or if self.fixed(v).is_some_and(|c| c.bits == 0) => {
                 return format!("atomicLoad(&{place})");
             }
             Atomic::Add => "atomicAdd",

@@ -1,10 +1,10 @@
 //! WGSL: subgroup operations, where the device's subgroups have the size that the kernel asks for.
 //! Elsewhere there are none left.
 
-use super::{Printer, vector_name};
+use super::{WgslPrinter, vector_name};
 use crate::ir::{Reduce, Scalar, Value};
 
-impl Printer<'_> {
+impl WgslPrinter<'_> {
     /// An exchange, which truth values take part in as numbers.
     fn exchange(&self, v: Value, f: impl Fn(&str) -> String) -> String {
         if self.scalar(v) != Scalar::Bool {

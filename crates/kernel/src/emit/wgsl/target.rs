@@ -1,6 +1,6 @@
 //! What a WebGPU device has and lacks, as far as emitted text depends on it.
 
-use super::helper::Helper;
+use crate::emit::statements::Helper;
 use crate::pass::{Lanes, Legalize};
 
 /// Which compiler takes the text. They differ in how a module says that it uses subgroups.

@@ -5,11 +5,10 @@
 //! a barrier reads those of the others; another barrier keeps the next exchange from coming too
 //! early. Subgroup operations are uniform, so barriers may stand where they do.
 
-use super::writer::Writer;
+use super::writer::{Rewrite, Writer};
 use crate::ir::{
     Binary, Builtin, Elem, Inst, Kernel, Op, Place, Reduce, Region, Scalar, Shared, Type, Value,
 };
-use crate::pass::replacement::Replacements;
 
 /// Does away with all subgroup operations. With `native` the exchanges stay, and only the numbers
 /// of lanes and subgroups are computed.
@@ -32,9 +31,7 @@ pub fn exchange(k: &mut Kernel, native: bool) {
         k.shared.push(Shared { name: "lanes".to_string(), elem, len });
     }
     let w = Writer::new(std::mem::take(&mut k.values));
-    let mut l = Exchange { w, place, word, size, native };
-    l.region(&mut k.body, &mut Replacements::default());
-    k.values = l.w.values;
+    Exchange { w, place, word, size, native }.rewrite(k);
     if !native {
         k.subgroup = None;
     }
@@ -50,25 +47,13 @@ struct Exchange {
     native: bool,
 }
 
-impl Exchange {
-    fn region(&mut self, r: &mut Region, replacements: &mut Replacements) {
-        let outer = std::mem::take(&mut self.w.out);
-        for mut inst in std::mem::take(&mut r.insts) {
-            inst.op.each_operand_mut(&mut |v| replacements.replace(v));
-            for inner in inst.op.regions_mut() {
-                self.region(inner, replacements);
-            }
-            match self.one(&inst.op) {
-                Some(new) => replacements.put(inst.results[0], new),
-                None => self.w.out.push(inst),
-            }
-        }
-        replacements.replace_yields(r);
-        r.insts = std::mem::replace(&mut self.w.out, outer);
+impl Rewrite for Exchange {
+    fn writer(&mut self) -> &mut Writer {
+        &mut self.w
     }
 
-    fn one(&mut self, op: &Op) -> Option<Value> {
-        Some(match *op {
+    fn inst(&mut self, inst: Inst) -> Option<Value> {
+        Some(match inst.op {
             Op::Builtin(Builtin::SubgroupLane) => self.index(Binary::And, self.size - 1),
             Op::Builtin(Builtin::SubgroupId) => self.index(Binary::Shr, self.size.ilog2()),
             Op::Shuffle(v, lane) if !self.native => {
@@ -81,10 +66,15 @@ impl Exchange {
                 self.shuffle(v, lane)
             }
             Op::Reduce(op, v) if !self.native => self.reduce(op, v),
-            _ => return None,
+            _ => {
+                self.w.out.push(inst);
+                return None;
+            }
         })
     }
+}
 
+impl Exchange {
     fn index(&mut self, op: Binary, n: u32) -> Value {
         let index = self.w.push(Op::Builtin(Builtin::LocalIndex), Type::U32);
         let n = self.w.u32(index, n);

@@ -22,10 +22,9 @@ mod subnormals;
 mod writer;
 
 use super::renumber;
-use super::replacement::Replacements;
-use crate::ir::{Binary, Elem, Inst, Kernel, Op, Reduce, Region, Scalar, Type, Unary, Value};
+use crate::ir::{Binary, Elem, Inst, Kernel, Op, Reduce, Scalar, Type, Unary, Value};
 use std::fmt;
-pub(super) use writer::Writer;
+pub(super) use writer::{Rewrite, Writer};
 
 /// What a target needs to have built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,9 +160,7 @@ fn pass(k: &mut Kernel, legalize: Legalize) {
     let float8 = float8::FloatPlaces::take(k);
     let w = Writer::new(std::mem::take(&mut k.values));
     let shared = k.shared.iter().map(|s| s.elem).collect();
-    let mut l = Lower { legalize, lanes: k.subgroup.unwrap_or(1), shared, float8, w };
-    l.region(&mut k.body);
-    k.values = l.w.values;
+    Lower { legalize, lanes: k.subgroup.unwrap_or(1), shared, float8, w }.rewrite(k);
 }
 
 struct Lower {
@@ -177,36 +174,29 @@ struct Lower {
     w: Writer,
 }
 
-impl Lower {
-    fn region(&mut self, r: &mut Region) {
-        // Results are replaced in this region and in those inside of it, which come after.
-        self.inside(r, &mut Replacements::default());
+impl Rewrite for Lower {
+    fn writer(&mut self) -> &mut Writer {
+        &mut self.w
     }
 
-    fn inside(&mut self, r: &mut Region, replacements: &mut Replacements) {
-        let outer = std::mem::take(&mut self.w.out);
-        for mut inst in std::mem::take(&mut r.insts) {
-            inst.op.each_operand_mut(&mut |v| replacements.replace(v));
-            for inner in inst.op.regions_mut() {
-                self.inside(inner, replacements);
-            }
-            if self.legalize.cp_async && async_copy::lower(&mut self.w, &self.shared, &inst.op) {
-                continue;
-            }
-            if let Op::Store(p, _, v) = &mut inst.op
-                && let Some(format) = self.float8.format(*p)
-            {
-                *v = float8::encode(&mut self.w, *v, format);
-            }
-            match self.one(&inst) {
-                Some(new) => replacements.put(inst.results[0], new),
-                None => self.w.out.push(inst),
-            }
+    fn inst(&mut self, mut inst: Inst) -> Option<Value> {
+        if self.legalize.cp_async && async_copy::lower(&mut self.w, &self.shared, &inst.op) {
+            return None;
         }
-        replacements.replace_yields(r);
-        r.insts = std::mem::replace(&mut self.w.out, outer);
+        if let Op::Store(p, _, v) = &mut inst.op
+            && let Some(format) = self.float8.format(*p)
+        {
+            *v = float8::encode(&mut self.w, *v, format);
+        }
+        let new = self.one(&inst);
+        if new.is_none() {
+            self.w.out.push(inst);
+        }
+        new
     }
+}
 
+impl Lower {
     /// What stands for the result of an instruction; `None` if it stays as it is.
     fn one(&mut self, inst: &Inst) -> Option<Value> {
         let (w, l) = (&mut self.w, self.legalize);

@@ -16,11 +16,10 @@
 //! they depend neither on a target's conversions nor on whether it keeps subnormals.
 
 use super::float8;
-use super::writer::Writer;
+use super::writer::{Rewrite, Writer};
 use crate::ir::{
-    Access, Atomic, Binary, Compare, Constant, Elem, Inst, Kernel, Op, Place, Region, Scalar, Type, Value,
+    Access, Atomic, Binary, Compare, Constant, Elem, Inst, Kernel, Op, Place, Scalar, Type, Value,
 };
-use crate::pass::replacement::Replacements;
 use elinvar_core::Format;
 
 /// IEEE 754's float of 16 bits.
@@ -85,9 +84,7 @@ pub fn pack(k: &mut Kernel) {
     if buffers.iter().all(Option::is_none) && shared.iter().all(Option::is_none) {
         return;
     }
-    let mut p = Pack { w: Writer::new(std::mem::take(&mut k.values)), buffers, shared };
-    p.region(&mut k.body, &mut Replacements::default());
-    k.values = p.w.values;
+    Pack { w: Writer::new(std::mem::take(&mut k.values)), buffers, shared }.rewrite(k);
 }
 
 struct Pack {
@@ -96,42 +93,37 @@ struct Pack {
     shared: Vec<Option<Elem>>,
 }
 
-impl Pack {
-    fn region(&mut self, r: &mut Region, replacements: &mut Replacements) {
-        let outer = std::mem::take(&mut self.w.out);
-        for mut inst in std::mem::take(&mut r.insts) {
-            inst.op.each_operand_mut(&mut |v| replacements.replace(v));
-            for inner in inst.op.regions_mut() {
-                self.region(inner, replacements);
-            }
-            match inst.op {
-                Op::Load(Place::Buffer(i), at, width) => {
-                    if let Some(p) = self.buffers[i as usize] {
-                        let new = self.load(p, Place::Buffer(i), at, width);
-                        replacements.put(inst.results[0], new);
-                        continue;
-                    }
-                }
-                Op::Store(Place::Buffer(i), at, v) => {
-                    if let Some(p) = self.buffers[i as usize] {
-                        self.store(p, Place::Buffer(i), at, v);
-                        continue;
-                    }
-                }
-                Op::Store(p @ Place::Shared(i), at, v) => {
-                    if let Some(elem) = self.shared[i as usize] {
-                        let v = as_stored(&mut self.w, elem, v);
-                        inst.op = Op::Store(p, at, v);
-                    }
-                }
-                _ => {}
-            }
-            self.w.out.push(inst);
-        }
-        replacements.replace_yields(r);
-        r.insts = std::mem::replace(&mut self.w.out, outer);
+impl Rewrite for Pack {
+    fn writer(&mut self) -> &mut Writer {
+        &mut self.w
     }
 
+    fn inst(&mut self, mut inst: Inst) -> Option<Value> {
+        match &mut inst.op {
+            &mut Op::Load(place @ Place::Buffer(i), at, width) => {
+                if let Some(p) = self.buffers[i as usize] {
+                    return Some(self.load(p, place, at, width));
+                }
+            }
+            &mut Op::Store(place @ Place::Buffer(i), at, v) => {
+                if let Some(p) = self.buffers[i as usize] {
+                    self.store(p, place, at, v);
+                    return None;
+                }
+            }
+            Op::Store(Place::Shared(i), _, v) => {
+                if let Some(elem) = self.shared[*i as usize] {
+                    *v = as_stored(&mut self.w, elem, *v);
+                }
+            }
+            _ => {}
+        }
+        self.w.out.push(inst);
+        None
+    }
+}
+
+impl Pack {
     /// The number of a word, and how many bits of it come before an element.
     fn word(&mut self, p: Packed, at: Value) -> (Value, Value) {
         let w = &mut self.w;

@@ -1,6 +1,7 @@
-//! A writer of instructions in the middle of a kernel, for lowering.
+//! A writer of instructions in the middle of a kernel, and the walk of passes that have one.
 
-use crate::ir::{Binary, Compare, Constant, Inst, Op, Scalar, Type, Unary, Value};
+use crate::ir::{Binary, Compare, Constant, Inst, Kernel, Op, Region, Scalar, Type, Unary, Value};
+use crate::pass::replacement::Replacements;
 
 /// New instructions, and the types of all values.
 pub struct Writer {
@@ -68,4 +69,35 @@ impl Writer {
     pub fn bitcast(&mut self, a: Value, to: Scalar) -> Value {
         self.push(Op::Bitcast(to, a), self.ty(a).of(to))
     }
+}
+
+/// A pass that looks at each instruction once, in order, those inside of it before it.
+pub trait Rewrite: Sized {
+    fn writer(&mut self) -> &mut Writer;
+    /// Writes the instruction, or others in its place. Gives what stands for its result, if that is
+    /// another value.
+    fn inst(&mut self, inst: Inst) -> Option<Value>;
+
+    /// Rewrites a kernel whose values the writer has.
+    fn rewrite(mut self, k: &mut Kernel) {
+        region(&mut self, &mut k.body, &mut Replacements::default());
+        k.values = std::mem::take(&mut self.writer().values);
+    }
+}
+
+/// Results are replaced in this region and in those inside of it, which come after.
+fn region(l: &mut impl Rewrite, r: &mut Region, replacements: &mut Replacements) {
+    let outer = std::mem::take(&mut l.writer().out);
+    for mut inst in std::mem::take(&mut r.insts) {
+        inst.op.each_operand_mut(&mut |v| replacements.replace(v));
+        for inner in inst.op.regions_mut() {
+            region(l, inner, replacements);
+        }
+        let old = inst.results.first().copied();
+        if let Some(new) = l.inst(inst) {
+            replacements.put(old.expect("only a result is replaced"), new);
+        }
+    }
+    replacements.replace_yields(r);
+    r.insts = std::mem::replace(&mut l.writer().out, outer);
 }

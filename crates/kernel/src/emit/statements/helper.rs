@@ -1,4 +1,5 @@
-//! WGSL: operations that take many instructions to build, as functions of a module.
+//! Languages of statements: operations that take many instructions to build, as functions of a
+//! module.
 //!
 //! A function is a small kernel: its parameters are the operands, and what it stores is the result.
 //! It is lowered by the same passes that would lower the operation in its place, and those are
@@ -6,7 +7,7 @@
 //! hundred where a formula has that many multiply-adds.
 
 use crate::builder::{Builder, Val};
-use crate::ir::{Access, Binary, Elem, Kernel, Scalar, Unary};
+use crate::ir::{Access, Binary, Elem, Kernel, Op, Scalar, Unary, Value};
 
 /// An operation on numbers of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +23,23 @@ pub enum Helper {
 }
 
 impl Helper {
+    /// What an instruction is, if it is one of them.
+    pub fn of(op: &Op, scalar: impl Fn(Value) -> Scalar) -> Option<Helper> {
+        match *op {
+            Op::Unary(Unary::Sqrt, _) => Some(Helper::Sqrt),
+            Op::Fma(..) => Some(Helper::Fma),
+            Op::Binary(Binary::MulHigh, a, _) if scalar(a).is_signed() => Some(Helper::MulHighSigned),
+            Op::Binary(Binary::MulHigh, ..) => Some(Helper::MulHigh),
+            Op::Binary(op, a, _) if scalar(a).is_float() => match op {
+                Binary::Add => Some(Helper::Add),
+                Binary::Sub => Some(Helper::Sub),
+                Binary::Mul => Some(Helper::Mul),
+                Binary::Div => Some(Helper::Div),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
     /// Of the function.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,16 +1,14 @@
-//! MSL: branches and loops.
+//! Languages of statements: branches and loops.
 
-use super::MslPrinter;
+use super::{Declared, Language, Printer};
 use crate::ir::{Region, Value};
-use crate::pass::Unsupported;
 
-impl MslPrinter<'_> {
+impl<L: Language> Printer<'_, L> {
     /// A block of statements.
-    fn block(&mut self, r: &Region) -> Result<(), Unsupported> {
+    fn block(&mut self, r: &Region) {
         self.depth += 1;
-        let done = self.region(r);
+        self.region(r);
         self.depth -= 1;
-        done
     }
     fn assign(&mut self, to: &str, from: &str) {
         self.depth += 1;
@@ -18,19 +16,8 @@ impl MslPrinter<'_> {
         self.depth -= 1;
     }
 
-    pub(super) fn branch(
-        &mut self,
-        c: Value,
-        regions: [&Region; 2],
-        results: &[Value],
-    ) -> Result<(), Unsupported> {
-        for &v in results {
-            self.call(v, format!("v{}", v.0));
-            for name in self.parts(v) {
-                let ty = self.ty(v);
-                self.line(&format!("{ty} {name};"));
-            }
-        }
+    pub(super) fn branch(&mut self, c: Value, regions: [&Region; 2], results: &[Value]) {
+        let to: Vec<String> = results.iter().flat_map(|&v| self.declare(v)).collect();
         let c = self.name(c).to_string();
         self.line(&format!("if ({c}) {{"));
         for (i, r) in regions.into_iter().enumerate() {
@@ -40,15 +27,13 @@ impl MslPrinter<'_> {
                 }
                 self.line("} else {");
             }
-            self.block(r)?;
-            for (&to, &from) in results.iter().zip(&r.yields) {
-                for (to, from) in self.parts(to).iter().zip(self.parts(from)) {
-                    self.assign(to, &from);
-                }
+            self.block(r);
+            let from: Vec<String> = r.yields.iter().flat_map(|&v| self.parts(v)).collect();
+            for (to, from) in to.iter().zip(&from) {
+                self.assign(to, from);
             }
         }
         self.line("}");
-        Ok(())
     }
 
     /// What is carried are variables, which are the results afterwards. That loops end is known of
@@ -59,24 +44,23 @@ impl MslPrinter<'_> {
         init: &[Value],
         body: &Region,
         results: &[Value],
-    ) -> Result<(), Unsupported> {
+    ) {
         let index = format!("v{}", body.args[0].0);
         self.call(body.args[0], index.clone());
         let mut carried = Vec::new();
         for (i, &v) in results.iter().enumerate() {
-            let name = format!("v{}", v.0);
+            let (name, ty) = (format!("v{}", v.0), self.ty(v));
             self.call(v, name.clone());
             self.call(body.args[i + 1], name);
             for (part, first) in self.parts(v).into_iter().zip(self.parts(init[i])) {
-                let ty = self.ty(v);
-                self.line(&format!("{ty} {part} = {first};"));
-                carried.push((part, ty));
+                self.line(&format!("{} = {first};", L::declaration(Declared::Variable, &ty, &part)));
+                carried.push((part, ty.clone()));
             }
         }
-        let ty = self.ty(body.args[0]);
+        let counter = L::declaration(Declared::Counter, &self.ty(body.args[0]), &index);
         let [start, end, step] = [start, end, step].map(|v| self.name(v).to_string());
-        self.line(&format!("for ({ty} {index} = {start}; {index} < {end}; {index} += {step}) {{"));
-        self.block(body)?;
+        self.line(&format!("for ({counter} = {start}; {index} < {end}; {index} += {step}) {{"));
+        self.block(body);
         let nexts: Vec<String> = body.yields.iter().flat_map(|&v| self.parts(v)).collect();
         let moves: Vec<(&(String, String), &String)> =
             carried.iter().zip(&nexts).filter(|((to, _), from)| to != *from).collect();
@@ -84,7 +68,7 @@ impl MslPrinter<'_> {
         let crossed = moves.iter().any(|(_, from)| carried.iter().any(|(name, _)| name == *from));
         if crossed {
             for ((to, ty), from) in &moves {
-                self.assign(&format!("const {ty} next_{to}"), from);
+                self.assign(&L::declaration(Declared::Constant, ty, &format!("next_{to}")), from);
             }
         }
         for ((to, _), from) in &moves {
@@ -92,6 +76,5 @@ impl MslPrinter<'_> {
             self.assign(to, &from);
         }
         self.line("}");
-        Ok(())
     }
 }
