@@ -1,7 +1,7 @@
 //! The interpreter as a device: slow, exact, and it finds races and accesses out of bounds.
 
-use crate::loop_limit::{self, Limited, Whole};
-use crate::{Driver, Info, Kind, Slice, VendorGemm};
+use crate::loop_limit::{Whole, cut_launches};
+use crate::{Driver, Info, Kind, Slice, VendorGemm, one_queue};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv;
@@ -37,10 +37,6 @@ impl Interp {
         self
     }
 }
-
-/// A kernel of the interpreter.
-#[derive(Debug)]
-pub struct InterpModule(Limited<Kernel>);
 
 /// Memory of the interpreter.
 #[derive(Debug)]
@@ -80,12 +76,14 @@ fn bytes(memory: &interp::Memory) -> Vec<u8> {
 impl Driver for Interp {
     const NAME: &'static str = "interp";
     type Memory = InterpMemory;
-    type Module = InterpModule;
     type Timestamp = Instant;
     type Graph = Infallible;
     type Event = ();
     type Pinned = Vec<u8>;
     type Transfer = Vec<u8>;
+
+    cut_launches!();
+    one_queue!();
 
     fn list() -> Result<Vec<Info>> {
         Ok(vec![Info {
@@ -124,13 +122,7 @@ impl Driver for Interp {
         &self.info
     }
     // Work is done when it has been given to the queue.
-    fn queue(&self) -> Result<Option<Interp>> {
-        Ok(None)
-    }
     fn record(&self) -> Result<()> {
-        Ok(())
-    }
-    fn after(&self, (): &()) -> Result<()> {
         Ok(())
     }
     fn reached(&self, (): &()) -> Result<bool> {
@@ -146,23 +138,6 @@ impl Driver for Interp {
         // Not zeros, so that no test relies on them.
         Ok(InterpMemory(Mutex::new(vec![0xa5; bytes as usize])))
     }
-    fn compile(&self, kernel: &Kernel) -> Result<InterpModule> {
-        let whole = self.compile_whole(kernel)?;
-        Ok(InterpModule(Limited::new(kernel, whole, self.info.max_loop_iterations)))
-    }
-    fn launch(
-        &self,
-        module: &InterpModule,
-        buffers: &[Slice<'_, Self>],
-        launch: &Launch,
-        args: Option<&[u8]>,
-    ) -> Result<()> {
-        loop_limit::launch(self, &module.0, buffers, launch, args)
-    }
-    fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
-        // There is no vendor library.
-        Ok(false)
-    }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
         to.put(bytes);
         Ok(())
@@ -170,9 +145,6 @@ impl Driver for Interp {
     fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
         to.put(&from.take()[..to.len as usize]);
         Ok(())
-    }
-    fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
-        Ok(false)
     }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         bytes.copy_from_slice(&from.take()[..bytes.len()]);

@@ -35,6 +35,7 @@ pub use cuda::Cuda;
 pub use hip::Hip;
 pub use interp::Interp;
 pub use null::Null;
+pub use streams::StreamDevice;
 pub use vendor_gemm::VendorGemm;
 pub use vulkan::Vulkan;
 #[cfg(feature = "webgpu")]
@@ -218,6 +219,27 @@ impl<D: Driver> CallGraph<D> for Infallible {
         match *self {}
     }
 }
+
+/// `Driver`'s `queue`, `after`, `receive` and `multiply` of a device with one queue, no way to other
+/// devices but by the host, and no library of its vendor's.
+macro_rules! one_queue {
+    () => {
+        fn queue(&self) -> Result<Option<Self>> {
+            Ok(None)
+        }
+        fn after(&self, _: &Self::Event) -> Result<()> {
+            // The order of the one queue.
+            Ok(())
+        }
+        fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
+            Ok(false)
+        }
+        fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
+            Ok(false)
+        }
+    };
+}
+pub(crate) use one_queue;
 
 /// The device of a number among all that there are, of which there is one at least.
 ///

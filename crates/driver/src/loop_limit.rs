@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A compiled kernel, and what is needed to cut its launches.
+/// A kernel, ready to be started, and what is needed to cut its launches.
 pub struct Limited<M> {
     /// The kernel, which takes whole launches.
     pub whole: M,
@@ -44,7 +44,8 @@ impl<M> Limited<M> {
     }
 }
 
-/// What a driver does with kernels that know of no limit.
+/// What a driver does with kernels that know of no limit. [`Driver`]'s methods are then those of
+/// `cut_launches`.
 pub trait Whole: Driver {
     /// A compiled kernel.
     type Compiled;
@@ -61,6 +62,28 @@ pub trait Whole: Driver {
         args: Option<&[u8]>,
     ) -> Result<()>;
 }
+
+/// `Driver::compile` and `Driver::launch` of a driver that implements [`Whole`].
+macro_rules! cut_launches {
+    () => {
+        type Module = $crate::loop_limit::Limited<<Self as $crate::loop_limit::Whole>::Compiled>;
+
+        fn compile(&self, kernel: &Kernel) -> Result<Self::Module> {
+            let whole = $crate::loop_limit::Whole::compile_whole(self, kernel)?;
+            Ok($crate::loop_limit::Limited::new(kernel, whole, self.info().max_loop_iterations))
+        }
+        fn launch(
+            &self,
+            module: &Self::Module,
+            buffers: &[Slice<'_, Self>],
+            launch: &Launch,
+            args: Option<&[u8]>,
+        ) -> Result<()> {
+            $crate::loop_limit::launch(self, module, buffers, launch, args)
+        }
+    };
+}
+pub(crate) use cut_launches;
 
 /// The launches that a cut one consists of, with the memory that they share. They may be made again
 /// and again: what one hands over is written before it is read.

@@ -1,5 +1,7 @@
 //! A device's arithmetic, as it is emitted for it: the interpreter's bits, on many operands.
 
+mod first;
+
 use elinvar_core::ErrorKind;
 use elinvar_core::philox::Stream;
 use elinvar_driver::cuda::use_library;
@@ -8,6 +10,7 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::emit::spirv;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Binary, Compare, Elem, Unary};
+use first::first;
 
 const COUNT: u64 = 1 << 14;
 
@@ -118,10 +121,8 @@ fn operands(wide: bool) -> [Vec<f64>; 3] {
 
 #[test]
 fn vulkans_arithmetic_is_the_interpreters() {
-    match Vulkan::open(0) {
-        Ok(d) => check(&d),
-        Err(e) if e.kind() == ErrorKind::DriverMissing => println!("skipped: {e}"),
-        Err(e) => panic!("{e}"),
+    if let Some(d) = first::<Vulkan>() {
+        check(&d);
     }
 }
 
@@ -130,27 +131,18 @@ fn vulkans_arithmetic_is_the_interpreters() {
 fn webgpus_arithmetic_is_the_interpreters() {
     use elinvar_driver::WebGpu;
     use elinvar_kernel::emit::wgsl::Target;
-    match WebGpu::open(0) {
-        Ok(d) => {
-            println!("{:?}", d.target());
-            check(&d);
-            // No more than WebGPU promises.
-            let found = *d.target();
-            check(&d.with_target(Target { dialect: found.dialect, ..Target::WEBGPU }));
-        }
-        Err(e) if e.kind() == ErrorKind::DriverMissing => println!("skipped: {e}"),
-        Err(e) => panic!("{e}"),
-    }
+    let Some(d) = first::<WebGpu>() else { return };
+    println!("{:?}", d.target());
+    check(&d);
+    // No more than WebGPU promises.
+    let found = *d.target();
+    check(&d.with_target(Target { dialect: found.dialect, ..Target::WEBGPU }));
 }
 
 /// What other devices lack is built here, and compared.
 #[test]
 fn what_is_built_is_the_interpreters() {
-    let d = match Vulkan::open(0) {
-        Ok(d) => d,
-        Err(e) if e.kind() == ErrorKind::DriverMissing => return println!("skipped: {e}"),
-        Err(e) => panic!("{e}"),
-    };
+    let Some(d) = first::<Vulkan>() else { return };
     let found = *d.arithmetic();
     let none = spirv::Device {
         division: [false; 2],

@@ -2,6 +2,7 @@
 //! many batches.
 
 mod doubles;
+mod first;
 
 use doubles::{doubles, slice};
 use elinvar_core::ErrorKind;
@@ -10,23 +11,12 @@ use elinvar_driver::{Call, CallGraph, Driver, Interp, Vulkan};
 use elinvar_kernel::builder::Builder;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Constant, Elem, Scalar};
-
-/// The first Vulkan device, or none with a line on why.
-fn device() -> Option<Vulkan> {
-    match Vulkan::open(0) {
-        Ok(d) => Some(d),
-        Err(e) if e.kind() == ErrorKind::DriverMissing => {
-            println!("skipped: {e}");
-            None
-        }
-        Err(e) => panic!("{e}"),
-    }
-}
+use first::first;
 
 #[test]
 fn work_is_done_in_order() {
     doubles(&Interp::open(0).unwrap());
-    if let Some(d) = device() {
+    if let Some(d) = first::<Vulkan>() {
         doubles(&d);
         println!("{:?}\n{:?}", d.info(), d.arithmetic());
     }
@@ -35,7 +25,7 @@ fn work_is_done_in_order() {
 #[test]
 fn what_cannot_be_is_an_error() {
     assert_eq!(Interp::open(1).unwrap_err().kind(), ErrorKind::UnknownDevice);
-    let Some(d) = device() else { return };
+    let Some(d) = first::<Vulkan>() else { return };
     assert_eq!(Vulkan::open(99).unwrap_err().kind(), ErrorKind::UnknownDevice);
     let too_large = d.allocate(d.info().largest + 1).unwrap_err();
     assert_eq!(too_large.kind(), ErrorKind::OutOfMemory, "{too_large}");
@@ -56,7 +46,7 @@ fn a_store_out_of_bounds_is_seen() {
         println!("skipped: kernels are not watched");
         return;
     }
-    let Some(d) = device() else { return };
+    let Some(d) = first::<Vulkan>() else { return };
     let k = Builder::new("beyond", [1, 1, 1]);
     k.store(k.buffer("y", Elem::U32, Access::Write), k.u32(4000), k.u32(1));
     let module = d.compile(&k.finish()).unwrap();
@@ -74,7 +64,7 @@ fn a_store_out_of_bounds_is_seen() {
 fn kept_calls_are_submitted_at_once() {
     const LEN: u64 = 256;
     const REPLAYS: u32 = 40;
-    let Some(d) = device() else { return };
+    let Some(d) = first::<Vulkan>() else { return };
     // y[i] = x[i] * 3 + p + numbers[0]
     let k = Builder::new("steps", [64, 1, 1]);
     let (x, y) = (k.buffer("x", Elem::U32, Access::Read), k.buffer("y", Elem::U32, Access::Write));

@@ -3,6 +3,7 @@
 #![cfg(feature = "webgpu")]
 
 mod doubles;
+mod first;
 
 use doubles::{doubles, slice};
 use elinvar_core::ErrorKind;
@@ -10,22 +11,11 @@ use elinvar_driver::{Driver, PendingCopy, WebGpu};
 use elinvar_kernel::builder::Builder;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Elem};
-
-/// The first adapter, or none with a line on why.
-fn device() -> Option<WebGpu> {
-    match WebGpu::open(0) {
-        Ok(d) => Some(d),
-        Err(e) if e.kind() == ErrorKind::DriverMissing => {
-            println!("skipped: {e}");
-            None
-        }
-        Err(e) => panic!("{e}"),
-    }
-}
+use first::first;
 
 #[test]
 fn work_is_done_in_order() {
-    let Some(d) = device() else { return };
+    let Some(d) = first::<WebGpu>() else { return };
     println!("{:?}\n{:?}", d.info(), d.target());
     doubles(&d);
 }
@@ -42,7 +32,7 @@ fn add(d: &WebGpu) -> <WebGpu as Driver>::Module {
 /// Two parts of a buffer, and one part twice; writes and copies between launches.
 #[test]
 fn parts_of_one_buffer_are_read_and_written() {
-    let Some(d) = device() else { return };
+    let Some(d) = first::<WebGpu>() else { return };
     let module = add(&d);
     let memory = d.allocate(1024).unwrap();
     let part = |i: u64| slice::<WebGpu>(&memory, 256 * i, 16);
@@ -71,7 +61,7 @@ fn parts_of_one_buffer_are_read_and_written() {
 /// Bytes that are no whole words, at any place.
 #[test]
 fn any_bytes_are_read() {
-    let Some(d) = device() else { return };
+    let Some(d) = first::<WebGpu>() else { return };
     let memory = d.allocate(64).unwrap();
     let all: Vec<u8> = (0..64).collect();
     d.write(slice::<WebGpu>(&memory, 0, 64), &all).unwrap();
@@ -88,7 +78,7 @@ fn any_bytes_are_read() {
 
 #[test]
 fn what_cannot_be_is_an_error() {
-    let Some(d) = device() else { return };
+    let Some(d) = first::<WebGpu>() else { return };
     assert_eq!(WebGpu::open(99).unwrap_err().kind(), ErrorKind::UnknownDevice);
     let too_large = d.allocate(d.info().largest + 1).unwrap_err();
     assert_eq!(too_large.kind(), ErrorKind::OutOfMemory, "{too_large}");
@@ -119,7 +109,7 @@ fn what_cannot_be_is_an_error() {
 /// All memory that there is: an error, and after some was dropped the device goes on.
 #[test]
 fn memory_that_is_not_there_is_an_error() {
-    let Some(d) = device() else { return };
+    let Some(d) = first::<WebGpu>() else { return };
     let mut all = Vec::new();
     let e = loop {
         match d.allocate(d.info().largest) {
@@ -138,7 +128,7 @@ fn memory_that_is_not_there_is_an_error() {
 
 #[test]
 fn a_lost_device_says_so() {
-    let Some(d) = device() else { return };
+    let Some(d) = first::<WebGpu>() else { return };
     d.lose();
     let e = d.allocate(64).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::DeviceLost, "{e}");

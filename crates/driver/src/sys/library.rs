@@ -3,6 +3,7 @@
 use elinvar_core::{Error, ErrorKind, Result};
 use libloading::Library;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A library, as it is looked for.
 pub struct Wanted {
@@ -16,6 +17,8 @@ pub struct Wanted {
     pub install: &'static str,
     /// Whose it is and what.
     pub what: &'static str,
+    /// The one that the program named.
+    pub named: OnceLock<PathBuf>,
 }
 
 impl Wanted {
@@ -29,13 +32,27 @@ impl Wanted {
     pub fn lacks(&self, name: &Path, symbol: &str) -> Error {
         self.missing(&format!("{} has no function {symbol}, so it is not {}", name.display(), self.what))
     }
+    /// Names the library that is loaded in the place of the system's; the environment's goes before
+    /// it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if another one was named before.
+    pub fn name(&self, path: &Path) -> Result<()> {
+        let named = self.named.get_or_init(|| path.to_path_buf());
+        if named == path {
+            return Ok(());
+        }
+        let (driver, named, path) = (self.driver, named.display(), path.display());
+        let text = format!("{driver}: the library {named} was named before, so {path} cannot be");
+        Err(Error::argument(text))
+    }
     /// Loads it: what the environment names, else what the program named, else the system's.
     ///
     /// # Errors
     /// `DriverMissing` with what to install.
-    pub fn load(&self, named: Option<&Path>) -> Result<(PathBuf, Library)> {
+    pub fn load(&self) -> Result<(PathBuf, Library)> {
         let wanted = std::env::var_os(self.variable).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let names = match wanted.or_else(|| named.map(Path::to_path_buf)) {
+        let names = match wanted.or_else(|| self.named.get().cloned()) {
             Some(path) => vec![path],
             None => self.names.iter().map(PathBuf::from).collect(),
         };

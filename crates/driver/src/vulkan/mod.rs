@@ -10,8 +10,8 @@ pub use sys::{
     Graph, HostCalls, Memory, PinnedMemory, Timestamp, Transfer, use_validation, validation_messages,
 };
 
-use crate::loop_limit::{self, Limited, Whole};
-use crate::{Driver, Info, Slice, VendorGemm, probe};
+use crate::loop_limit::{Whole, cut_launches};
+use crate::{Driver, Info, Slice, VendorGemm, one_queue, probe};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv;
@@ -40,10 +40,6 @@ impl fmt::Debug for Vulkan {
         write!(f, "Vulkan({})", self.info().name)
     }
 }
-
-/// A kernel, ready to be started.
-#[derive(Debug)]
-pub struct Module(Limited<Pipeline>);
 
 /// A place in the queue: the submission that has everything before it.
 #[derive(Debug)]
@@ -84,12 +80,14 @@ impl Drop for Vulkan {
 impl Driver for Vulkan {
     const NAME: &'static str = "vulkan";
     type Memory = Memory;
-    type Module = Module;
     type Timestamp = Timestamp;
     type Graph = Graph;
     type Event = Event;
     type Pinned = PinnedMemory;
     type Transfer = Transfer;
+
+    cut_launches!();
+    one_queue!();
 
     fn list() -> Result<Vec<Info>> {
         Ok(sys::physical()?.into_iter().map(|p| p.info).collect())
@@ -120,15 +118,8 @@ impl Driver for Vulkan {
     fn info(&self) -> &Info {
         &self.info
     }
-    fn queue(&self) -> Result<Option<Vulkan>> {
-        Ok(None)
-    }
     fn record(&self) -> Result<Event> {
         self.shared.record().map(Event)
-    }
-    fn after(&self, _: &Event) -> Result<()> {
-        // The order of the one queue.
-        Ok(())
     }
     fn reached(&self, event: &Event) -> Result<bool> {
         self.shared.reached(event.0)
@@ -139,31 +130,11 @@ impl Driver for Vulkan {
     fn allocate(&self, bytes: u64) -> Result<Memory> {
         Memory::new(&self.shared, bytes)
     }
-    fn compile(&self, kernel: &Kernel) -> Result<Module> {
-        let whole = self.compile_whole(kernel)?;
-        Ok(Module(Limited::new(kernel, whole, self.info.max_loop_iterations)))
-    }
-    fn launch(
-        &self,
-        module: &Module,
-        buffers: &[Slice<'_, Self>],
-        launch: &Launch,
-        args: Option<&[u8]>,
-    ) -> Result<()> {
-        loop_limit::launch(self, &module.0, buffers, launch, args)
-    }
-    fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
-        // There is no vendor library.
-        Ok(false)
-    }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
         self.shared.queue().write(&self.shared, to, bytes)
     }
     fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
         self.shared.queue().copy(&self.shared, from, to)
-    }
-    fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
-        Ok(false)
     }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         self.shared.read(from, bytes)

@@ -7,7 +7,7 @@
 //! other tensor.
 //!
 //! A launch may not read a buffer that it writes, wherever in it: what it would read is copied to a
-//! buffer of its own before. Who gives each tensor a buffer of its own has no such launches
+//! buffer of its own before. Where each tensor has a buffer of its own there are no such launches
 //! ([`Info::suballocates`]).
 
 mod device;
@@ -20,8 +20,8 @@ mod timestamp;
 pub use memory::{Memory, Transfer};
 pub use timestamp::Timestamp;
 
-use crate::loop_limit::{self, Limited, Whole};
-use crate::{Driver, Info, Slice, VendorGemm, probe};
+use crate::loop_limit::{Whole, cut_launches};
+use crate::{Driver, Info, Slice, VendorGemm, one_queue, probe};
 use device::Shared;
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
@@ -39,10 +39,6 @@ pub struct WebGpu {
     info: Info,
     target: Target,
 }
-
-/// A kernel, ready to be started.
-#[derive(Debug)]
-pub struct Module(Limited<Pipeline>);
 
 /// A place in the queue: the submission that has everything before it.
 #[derive(Debug)]
@@ -118,7 +114,6 @@ impl Drop for WebGpu {
 impl Driver for WebGpu {
     const NAME: &'static str = "webgpu";
     type Memory = Memory;
-    type Module = Module;
     type Timestamp = Timestamp;
     // Launches are recorded into command buffers anyway, many into one.
     type Graph = Infallible;
@@ -126,6 +121,9 @@ impl Driver for WebGpu {
     // A buffer that is mapped cannot be used by the device, so there is none that both see.
     type Pinned = Vec<u8>;
     type Transfer = Transfer;
+
+    cut_launches!();
+    one_queue!();
 
     fn list() -> Result<Vec<Info>> {
         Ok(device::adapters()?.iter().map(device::info).collect())
@@ -141,16 +139,8 @@ impl Driver for WebGpu {
     fn info(&self) -> &Info {
         &self.info
     }
-    fn queue(&self) -> Result<Option<WebGpu>> {
-        // WebGPU has one queue.
-        Ok(None)
-    }
     fn record(&self) -> Result<Event> {
         self.shared.submit().map(Event)
-    }
-    fn after(&self, _: &Event) -> Result<()> {
-        // The order of the one queue.
-        Ok(())
     }
     fn reached(&self, event: &Event) -> Result<bool> {
         self.shared.reached(event.0)
@@ -161,31 +151,11 @@ impl Driver for WebGpu {
     fn allocate(&self, bytes: u64) -> Result<Memory> {
         Memory::new(&self.shared, bytes)
     }
-    fn compile(&self, kernel: &Kernel) -> Result<Module> {
-        let whole = self.compile_whole(kernel)?;
-        Ok(Module(Limited::new(kernel, whole, self.info.max_loop_iterations)))
-    }
-    fn launch(
-        &self,
-        module: &Module,
-        buffers: &[Slice<'_, Self>],
-        launch: &Launch,
-        args: Option<&[u8]>,
-    ) -> Result<()> {
-        loop_limit::launch(self, &module.0, buffers, launch, args)
-    }
-    fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
-        // There is no vendor library.
-        Ok(false)
-    }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
         self.shared.queue().write(&self.shared, to, bytes)
     }
     fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
         self.shared.queue().copy(&self.shared, from, to)
-    }
-    fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
-        Ok(false)
     }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         let from = Slice { len: bytes.len() as u64, ..from };

@@ -1,13 +1,12 @@
 //! CUDA devices: their limits and features.
 
-use super::library::{api, none, shown};
-use crate::streams::sys::{Api, Physical, Shared};
-use crate::{Info, Kind};
+use super::library::{api, shown};
+use crate::Info;
+use crate::streams::sys::{Api, Listed, Physical, file_word};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::emit::ptx;
 use elinvar_kernel::ir::{Elem, MmaShape};
 use std::ffi::c_int;
-use std::sync::Arc;
 
 /// The oldest compute capability that is supported: what kernels are emitted for.
 const MIN_CAPABILITY: u32 = ptx::SM75.capability;
@@ -29,22 +28,14 @@ const MAX_GROUPS: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 const TMA_VARIABLE: &str = "ELINVAR_CUDA_BOXES";
 /// The first driver that takes the PTX of kernels that fetch TMA tiles: CUDA 12.0.
 const TMA_SINCE_VERSION: c_int = 12000;
+
 /// The devices of this machine, those with memory of their own first.
 ///
 /// # Errors
 /// `DriverMissing`; `Unsupported` if the driver is too old.
 pub fn physical() -> Result<Vec<Physical>> {
     let api = api()?;
-    let mut count = 0;
-    // SAFETY: the place for the result is valid.
-    api.check(unsafe { (api.table.device_count)(&raw mut count) }, || "counting devices".into())?;
-    let mut all = (0..count).map(|i| look(api, i)).collect::<Result<Vec<Physical>>>()?;
-    if all.is_empty() {
-        return Err(none());
-    }
-    // Stable: devices of one kind stay in the driver's order.
-    all.sort_by_key(|p| p.info.kind);
-    Ok(all)
+    api.devices(|_, device| look(api, device))
 }
 
 /// The compute capability of a device, as in `sm_90`.
@@ -52,21 +43,15 @@ pub fn physical() -> Result<Vec<Physical>> {
 /// # Errors
 /// What the driver reports.
 fn capability(api: &Api, raw: c_int) -> Result<u32> {
-    let part = |a: c_int| -> Result<u32> {
-        let mut value = 0;
-        // SAFETY: the place for the result is valid.
-        let asked = unsafe { (api.table.device_attribute)(&raw mut value, a, raw) };
-        api.check(asked, || "asking for the compute capability".into())?;
-        Ok(u32::try_from(value).unwrap_or(0))
-    };
+    let part = |number| api.attribute(raw, number);
     Ok(part(COMPUTE_CAPABILITY_MAJOR)? * 10 + part(COMPUTE_CAPABILITY_MINOR)?)
 }
 
-/// Opens a device; gives its compute capability, too.
+/// The driver's library, and the compute capability of a device.
 ///
 /// # Errors
 /// `Unsupported` if it is too old; what the driver reports.
-pub fn open(physical: Physical) -> Result<(Arc<Shared>, u32)> {
+pub fn open(physical: &Physical) -> Result<(&'static Api, u32)> {
     let api = api()?;
     let (name, capability) = (&physical.info.name, capability(api, physical.raw)?);
     if capability < MIN_CAPABILITY {
@@ -78,48 +63,25 @@ pub fn open(physical: Physical) -> Result<(Arc<Shared>, u32)> {
             MIN_CAPABILITY % 10
         )));
     }
-    Ok((Shared::open(api, physical)?, capability))
+    Ok((api, capability))
 }
 
-fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
-    let t = &api.table;
-    let what = || format!("looking at device {ordinal}");
-    let (mut raw, mut memory, mut name) = (0, 0usize, [0; 256]);
-    // SAFETY: the places for the results are valid; the name's has 256 bytes.
-    unsafe {
-        api.check((t.device)(&raw mut raw, ordinal), what)?;
-        api.check((t.device_memory)(&raw mut memory, raw), what)?;
-        api.check((t.device_name)(name.as_mut_ptr(), name.len() as c_int, raw), what)?;
-    }
-    let attribute = |a: c_int| -> Result<u32> {
-        let mut value = 0;
-        // SAFETY: as above.
-        api.check(unsafe { (t.device_attribute)(&raw mut value, a, raw) }, what)?;
-        Ok(u32::try_from(value).unwrap_or(0))
-    };
-    // A driver that is too old to know the question has no pools.
-    let pools = attribute(MEMORY_POOLS_SUPPORTED).unwrap_or(0) == 1;
+fn look(api: &Api, Listed { raw, name, memory }: Listed) -> Result<Physical> {
+    let attribute = |number| api.attribute(raw, number);
     let capability = capability(api, raw)?;
-    let name: String = name.iter().take_while(|&&b| b != 0).map(|&b| char::from(b as u8)).collect();
-    let kind = match (api.emulated, attribute(INTEGRATED)?) {
-        (true, _) => Kind::Software,
-        (false, 0) => Kind::Discrete,
-        (false, _) => Kind::Integrated,
-    };
-    let word: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let isa = format!("sm_{capability}");
     let tma = std::env::var_os(TMA_VARIABLE).is_none_or(|v| v != "0");
     Ok(Physical {
         raw,
         max_groups: MAX_GROUPS,
-        pools: pools && t.allocate_async.is_some() && t.free_async.is_some(),
-        cache_name: format!("cuda-{word}-sm{capability}-{}", api.version),
+        pools: api.has_pools(raw, MEMORY_POOLS_SUPPORTED),
+        cache_name: format!("cuda-{}-sm{capability}-{}", file_word(&name), api.version),
         info: Info {
             name,
-            kind,
-            driver: format!("driver of CUDA {}, sm_{capability}", shown(api.version)),
-            memory: Some(memory as u64),
-            largest: memory as u64,
+            kind: api.kind(raw, INTEGRATED)?,
+            driver: format!("driver of CUDA {}, {isa}", shown(api.version)),
+            memory: Some(memory),
+            largest: memory,
             alignment: 256,
             subgroup: [attribute(WARP_SIZE)?; 2],
             compute_units: Some(attribute(MULTIPROCESSOR_COUNT)?),
@@ -134,7 +96,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             suballocates: true,
             max_loop_iterations: None,
             short: false,
-            queues: t.await_event.is_some(),
+            queues: api.table.await_event.is_some(),
             cp_async: capability >= ptx::SM80_CP_ASYNC.capability,
             tma: tma
                 && capability == ptx::SM90A_WGMMA.capability
@@ -142,6 +104,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
                 && api.nvidia.as_ref().is_some_and(|f| f.encode_map.is_some()),
             mma_shapes: mma_shapes(capability),
         },
+        isa,
     })
 }
 

@@ -3,25 +3,24 @@
 use super::functions::{NvidiaFunctions, functions};
 use crate::streams::sys::{Api, Status};
 use crate::sys::Wanted;
-use elinvar_core::{Error, ErrorKind, Result};
+use elinvar_core::{Error, Result};
 use libloading::Symbol;
 use std::ffi::c_int;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// The library, as the user may name it and as systems do.
-const WANTED: Wanted = Wanted {
+static WANTED: Wanted = Wanted {
     driver: "cuda",
     variable: "ELINVAR_CUDA_LIBRARY",
     names: if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] },
     install: "install NVIDIA's driver (on Debian: apt-get install nvidia-driver)",
     what: "NVIDIA's driver",
+    named: OnceLock::new(),
 };
 /// The oldest version of the driver that has all functions and takes all PTX that is emitted, and
 /// that PTX.
 const MIN_VERSION: (c_int, &str) = (11000, "7.0");
-
-static NAMED: OnceLock<PathBuf> = OnceLock::new();
 
 /// Names the library that is loaded in the place of the system's; `ELINVAR_CUDA_LIBRARY` in the
 /// environment goes before it.
@@ -29,20 +28,7 @@ static NAMED: OnceLock<PathBuf> = OnceLock::new();
 /// # Errors
 /// `InvalidArgument` if another one was named before.
 pub fn use_library(path: &Path) -> Result<()> {
-    let named = NAMED.get_or_init(|| path.to_path_buf());
-    if named == path {
-        return Ok(());
-    }
-    Err(Error::argument(format!(
-        "cuda: the library {} was named before, so {} cannot be",
-        named.display(),
-        path.display()
-    )))
-}
-
-/// A driver without a device.
-pub fn none() -> Error {
-    Error::new(ErrorKind::DriverMissing, "cuda: the driver is there, and finds no NVIDIA GPU in this machine")
+    WANTED.name(path)
 }
 
 /// The one library of this process.
@@ -60,7 +46,7 @@ pub fn shown(version: c_int) -> String {
 }
 
 fn load() -> Result<Api> {
-    let (name, library) = WANTED.load(NAMED.get().map(PathBuf::as_path))?;
+    let (name, library) = WANTED.load()?;
     let lacks = |symbol: &str| WANTED.lacks(&name, symbol);
     // The version first: an old driver lacks functions, too.
     let mut version = 0;
@@ -85,15 +71,9 @@ fn load() -> Result<Api> {
     let (table, nvidia) = (table.map_err(lacks)?, nvidia.map_err(lacks)?);
     // SAFETY: the function is there.
     let emulated = nvidia.is_emulated.is_some_and(|f| unsafe { f() } == 1);
-    let api = Api { driver: "cuda", table, nvidia: Some(nvidia), version, emulated };
+    let api = Api { driver: "cuda", gpu: "NVIDIA GPU", table, nvidia: Some(nvidia), version, emulated };
     api.check(asked, || "asking for the driver's version".into())?;
-    // SAFETY: there are no flags.
-    match unsafe { (api.table.init)(0) } {
-        0 => Ok(api),
-        100 => Err(none()),
-        other => {
-            api.check(other, || "starting the driver".into())?;
-            Ok(api)
-        }
-    }
+    // NO_DEVICE
+    api.start(&[100])?;
+    Ok(api)
 }

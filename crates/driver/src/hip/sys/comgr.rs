@@ -12,12 +12,13 @@ use std::marker::PhantomData;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The library, as the user may name it and as systems do. The first is that of ROCm 7.
-const WANTED: Wanted = Wanted {
+static WANTED: Wanted = Wanted {
     driver: "rocm",
     variable: "ELINVAR_COMGR_LIBRARY",
     names: &["libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so"],
     install: "install ROCm's compiler library (on Debian: apt-get install libamd-comgr2)",
     what: "AMD's compiler library",
+    named: OnceLock::new(),
 };
 
 /// A result; 0 is success.
@@ -102,7 +103,7 @@ pub fn comgr() -> Result<&'static Comgr> {
 }
 
 fn load() -> Result<Comgr> {
-    let (name, library) = WANTED.load(None)?;
+    let (name, library) = WANTED.load()?;
     // SAFETY: a library of this name has its functions with the types of its header; it is leaked,
     // so it stays.
     let table = unsafe { ComgrFunctions::of(&library) };

@@ -1,13 +1,12 @@
 //! HIP devices: their architectures, limits and features.
 
 use super::comgr::comgr;
-use super::library::{Hip, hip, none, shown};
-use crate::streams::sys::{Physical, Shared};
-use crate::{Info, Kind};
+use super::library::{Hip, hip, shown};
+use crate::Info;
+use crate::streams::sys::{Api, Listed, Physical, file_word};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::emit::llvm::{Arch, GROUP_LIMIT, LDS_BYTES, TRIPLE};
 use std::ffi::c_int;
-use std::sync::Arc;
 
 // Numbers of `hipDeviceAttribute_t` since ROCm 5.
 const INTEGRATED: c_int = 16;
@@ -22,34 +21,13 @@ const PROPERTIES_BYTES: usize = 16 << 10;
 /// Bytes of the device's name, which come first.
 const NAME_BYTES: usize = 256;
 
-/// A device that has not been opened, and its instruction set as the driver names it:
-/// `gfx90a:sramecc+:xnack-`.
-#[derive(Clone)]
-pub struct Found {
-    pub physical: Physical,
-    pub isa: String,
-}
-
 /// The devices of this machine, those with memory of their own first.
 ///
 /// # Errors
 /// `DriverMissing`; `Unsupported` if the driver is too old.
-pub fn physical() -> Result<Vec<Found>> {
+pub fn physical() -> Result<Vec<Physical>> {
     let hip = hip()?;
-    let mut count = 0;
-    // SAFETY: the place for the result is valid.
-    match unsafe { (hip.api.table.device_count)(&raw mut count) } {
-        // NO_DEVICE
-        100 => return Err(none()),
-        status => hip.api.check(status, || "counting devices".into())?,
-    }
-    let mut all = (0..count).map(|i| look(hip, i)).collect::<Result<Vec<Found>>>()?;
-    if all.is_empty() {
-        return Err(none());
-    }
-    // Stable: devices of one kind stay in the driver's order.
-    all.sort_by_key(|p| p.physical.info.kind);
-    Ok(all)
+    hip.api.devices(|ordinal, device| look(hip, ordinal, device))
 }
 
 /// What of a device's properties names its instruction set: the first text behind the device's name
@@ -61,56 +39,33 @@ fn isa_of(properties: &[u8]) -> Option<String> {
     Some(text.map(|&b| char::from(b)).collect())
 }
 
-fn look(hip: &Hip, ordinal: c_int) -> Result<Found> {
-    let (api, t) = (&hip.api, &hip.api.table);
-    let what = || format!("looking at device {ordinal}");
-    let (mut raw, mut memory, mut name) = (0, 0usize, [0; NAME_BYTES]);
+fn look(hip: &Hip, ordinal: c_int, Listed { raw, name, memory }: Listed) -> Result<Physical> {
+    let api = &hip.api;
     let mut properties = vec![0u8; PROPERTIES_BYTES];
-    // SAFETY: the places for the results are valid; the name's has as many bytes as is said, and
-    // that of the properties more than any version writes.
-    unsafe {
-        api.check((t.device)(&raw mut raw, ordinal), what)?;
-        api.check((t.device_memory)(&raw mut memory, raw), what)?;
-        api.check((t.device_name)(name.as_mut_ptr(), name.len() as c_int, raw), what)?;
-        api.check((hip.properties)(properties.as_mut_ptr(), ordinal), what)?;
-    }
-    let attribute = |a: c_int| -> Result<u32> {
-        let mut value = 0;
-        // SAFETY: as above.
-        api.check(unsafe { (t.device_attribute)(&raw mut value, a, raw) }, what)?;
-        Ok(u32::try_from(value).unwrap_or(0))
-    };
+    // SAFETY: the place for the result has more bytes than any version writes.
+    let asked = unsafe { (hip.properties)(properties.as_mut_ptr(), ordinal) };
+    api.check(asked, || format!("looking at device {ordinal}"))?;
     let isa = isa_of(&properties).ok_or_else(|| {
         Error::unsupported(format!("rocm: device {ordinal} does not tell its instruction set"))
     })?;
     let arch = Arch::of_name(&isa);
-    let pools = attribute(MEMORY_POOLS_SUPPORTED).unwrap_or(0) == 1;
-    let kind = match (api.emulated, attribute(INTEGRATED)?) {
-        (true, _) => Kind::Software,
-        (false, 0) => Kind::Discrete,
-        (false, _) => Kind::Integrated,
-    };
     let compiler = comgr().map(|c| c.name()).unwrap_or_else(|_| "no compiler".into());
-    let name: String = name.iter().take_while(|&&b| b != 0).map(|&b| char::from(b as u8)).collect();
-    let word = |text: &str| -> String {
-        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
-    };
     let lanes = arch.map_or(64, |a| a.waves()[0]);
     let most = u32::try_from(MAX_INVOCATIONS / u64::from(GROUP_LIMIT)).unwrap_or(u32::MAX);
-    let physical = Physical {
+    Ok(Physical {
         raw,
-        pools: pools && t.allocate_async.is_some() && t.free_async.is_some(),
+        pools: api.has_pools(raw, MEMORY_POOLS_SUPPORTED),
         max_groups: [most, MAX_GROUPS, MAX_GROUPS],
-        cache_name: format!("rocm-{}-{}-{}", word(&isa), api.version, word(&compiler)),
+        cache_name: format!("rocm-{}-{}-{}", file_word(&isa), api.version, file_word(&compiler)),
         info: Info {
             name,
-            kind,
+            kind: api.kind(raw, INTEGRATED)?,
             driver: format!("driver of ROCm {}, {compiler}, {isa}", shown(api.version)),
-            memory: Some(memory as u64),
-            largest: memory as u64,
+            memory: Some(memory),
+            largest: memory,
             alignment: 256,
             subgroup: [lanes; 2],
-            compute_units: Some(attribute(MULTIPROCESSOR_COUNT)?),
+            compute_units: Some(api.attribute(raw, MULTIPROCESSOR_COUNT)?),
             shared: LDS_BYTES,
             invocations: GROUP_LIMIT,
             // Parameters take 4096 bytes, and an address 8.
@@ -122,34 +77,32 @@ fn look(hip: &Hip, ordinal: c_int) -> Result<Found> {
             max_loop_iterations: None,
             suballocates: true,
             short: false,
-            queues: t.await_event.is_some(),
+            queues: api.table.await_event.is_some(),
             cp_async: false,
             tma: false,
             mma_shapes: arch.map_or(Vec::new(), |a| a.mma_shapes().to_vec()),
         },
-    };
-    Ok(Found { physical, isa })
+        isa,
+    })
 }
 
-/// Opens a device; gives its architecture and the whole name of its instruction set, too.
+/// The driver's library, and the architecture of a device.
 ///
 /// # Errors
 /// `Unsupported` if kernels are not emitted for its architecture, or the compiler does not know it;
 /// `DriverMissing` without a compiler.
-pub fn open(found: Found) -> Result<(Arc<Shared>, Arch, String)> {
-    let Found { physical, isa } = found;
-    let Some(arch) = Arch::of_name(&isa) else {
+pub fn open(Physical { info, isa, .. }: &Physical) -> Result<(&'static Api, Arch)> {
+    let Some(arch) = Arch::of_name(isa) else {
         let known: Vec<&str> = Arch::ALL.iter().map(|a| a.name()).collect();
         return Err(Error::unsupported(format!(
             "rocm: {} is of {isa}, and kernels are emitted for {}",
-            physical.info.name,
+            info.name,
             known.join(", ")
         )));
     };
-    let whole = format!("{TRIPLE}--{isa}");
     // Now, and not at the first kernel.
-    comgr()?.knows(&whole)?;
-    Ok((Shared::open(&hip()?.api, physical)?, arch, whole))
+    comgr()?.knows(&format!("{TRIPLE}--{isa}"))?;
+    Ok((&hip()?.api, arch))
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use crate::streams::sys::{Api, Contexts, CopyBetween, ErrorName, Functions, Status, functions_of};
 use crate::sys::Wanted;
-use elinvar_core::{Error, ErrorKind, Result};
+use elinvar_core::{Error, Result};
 use libloading::{Library, Symbol};
 use std::ffi::{c_char, c_int};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// The library, as the user may name it and as systems do: that of ROCm 7 first.
-const WANTED: Wanted = Wanted {
+static WANTED: Wanted = Wanted {
     driver: "rocm",
     variable: "ELINVAR_HIP_LIBRARY",
     names: if cfg!(windows) {
@@ -19,6 +19,7 @@ const WANTED: Wanted = Wanted {
     },
     install: "install AMD's ROCm runtime (on Debian: apt-get install libamdhip64-5)",
     what: "AMD's driver",
+    named: OnceLock::new(),
 };
 /// The oldest version with all functions, and with attributes of these numbers.
 const MIN_VERSION: c_int = 50_000_000;
@@ -33,28 +34,13 @@ pub struct Hip {
     pub properties: Properties,
 }
 
-static NAMED: OnceLock<PathBuf> = OnceLock::new();
-
 /// Names the library that is loaded in the place of the system's; `ELINVAR_HIP_LIBRARY` in the
 /// environment goes before it.
 ///
 /// # Errors
 /// `InvalidArgument` if another one was named before.
 pub fn use_library(path: &Path) -> Result<()> {
-    let named = NAMED.get_or_init(|| path.to_path_buf());
-    if named == path {
-        return Ok(());
-    }
-    Err(Error::argument(format!(
-        "rocm: the library {} was named before, so {} cannot be",
-        named.display(),
-        path.display()
-    )))
-}
-
-/// A driver without a device.
-pub fn none() -> Error {
-    Error::new(ErrorKind::DriverMissing, "rocm: the driver is there, and finds no AMD GPU in this machine")
+    WANTED.name(path)
 }
 
 /// The one library of this process.
@@ -72,7 +58,7 @@ pub fn shown(version: c_int) -> String {
 }
 
 fn load() -> Result<Hip> {
-    let (name, library) = WANTED.load(NAMED.get().map(PathBuf::as_path))?;
+    let (name, library) = WANTED.load()?;
     let lacks = |symbol: &str| WANTED.lacks(&name, symbol);
     let mut version = 0;
     // SAFETY: a library that has a function of this name has it with this type, as AMD's has; the
@@ -94,14 +80,9 @@ fn load() -> Result<Hip> {
         unsafe { (functions(&library), properties(&library), emulated(&library)) };
     std::mem::forget(library);
     let (table, properties) = (table.map_err(lacks)?, properties.map_err(lacks)?);
-    let api = Api { driver: "rocm", table, nvidia: None, version, emulated };
-    // SAFETY: there are no flags.
-    match unsafe { (api.table.init)(0) } {
-        0 => {}
-        // NO_DEVICE, INVALID_DEVICE: so it says where there is none.
-        100 | 101 => return Err(none()),
-        other => api.check(other, || "starting the driver".into())?,
-    }
+    let api = Api { driver: "rocm", gpu: "AMD GPU", table, nvidia: None, version, emulated };
+    // NO_DEVICE, INVALID_DEVICE: so it says where there is none.
+    api.start(&[100, 101])?;
     api.check(asked, || "asking for the driver's version".into())?;
     Ok(Hip { api, properties })
 }

@@ -8,6 +8,8 @@ use std::ffi::c_int;
 pub struct Api {
     /// The driver's name, before what is said.
     pub driver: &'static str,
+    /// What its devices are called.
+    pub gpu: &'static str,
     pub table: Functions,
     /// What NVIDIA's has besides.
     pub nvidia: Option<NvidiaFunctions>,

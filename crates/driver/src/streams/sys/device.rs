@@ -1,10 +1,11 @@
 //! An opened device: its context and its streams.
 
 use super::api::Api;
+use super::error::Status;
 use super::functions::{Contexts, Handle};
 use super::stream::{self, Stream};
-use crate::Info;
-use elinvar_core::Result;
+use crate::{Info, Kind};
+use elinvar_core::{Error, ErrorKind, Result};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,12 +14,108 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Physical {
     pub raw: c_int,
     pub info: Info,
+    /// Its instruction set, as the driver names it: `sm_90`, `gfx90a:sramecc+:xnack-`.
+    pub isa: String,
     /// Is memory taken and given back in a stream's order?
     pub pools: bool,
     /// Workgroups along each axis, at most.
     pub max_groups: [u32; 3],
     /// What compiled kernels of it are known by.
     pub cache_name: String,
+}
+
+/// A device as the driver lists it.
+pub struct Listed {
+    pub raw: c_int,
+    pub name: String,
+    /// Bytes of memory.
+    pub memory: u64,
+}
+
+/// Bytes of a device's name, at most.
+const NAME_BYTES: usize = 256;
+
+impl Api {
+    /// Starts the driver. `absent` are the results by which it says that there is no device.
+    ///
+    /// # Errors
+    /// `DriverMissing` if there is none; what the driver reports.
+    pub fn start(&self, absent: &[Status]) -> Result<()> {
+        // SAFETY: there are no flags.
+        match unsafe { (self.table.init)(0) } {
+            status if absent.contains(&status) => Err(self.no_device()),
+            status => self.check(status, || "starting the driver".into()),
+        }
+    }
+    fn no_device(&self) -> Error {
+        let text = self.say(format_args!("the driver is there, and finds no {} in this machine", self.gpu));
+        Error::new(ErrorKind::DriverMissing, text)
+    }
+    /// The devices of this machine, those with memory of their own first.
+    ///
+    /// # Errors
+    /// `DriverMissing` if there is none; those of `look`; what the driver reports.
+    pub fn devices(&self, look: impl Fn(c_int, Listed) -> Result<Physical>) -> Result<Vec<Physical>> {
+        let mut count = 0;
+        // SAFETY: the place for the result is valid.
+        match unsafe { (self.table.device_count)(&raw mut count) } {
+            // NO_DEVICE
+            100 => count = 0,
+            status => self.check(status, || "counting devices".into())?,
+        }
+        let mut all = (0..count).map(|i| look(i, self.listed(i)?)).collect::<Result<Vec<Physical>>>()?;
+        if all.is_empty() {
+            return Err(self.no_device());
+        }
+        // Stable: devices of one kind stay in the driver's order.
+        all.sort_by_key(|p| p.info.kind);
+        Ok(all)
+    }
+    fn listed(&self, ordinal: c_int) -> Result<Listed> {
+        let (t, what) = (&self.table, || format!("looking at device {ordinal}"));
+        let (mut raw, mut memory, mut name) = (0, 0usize, [0; NAME_BYTES]);
+        // SAFETY: the places for the results are valid; the name's has as many bytes as is said.
+        unsafe {
+            self.check((t.device)(&raw mut raw, ordinal), what)?;
+            self.check((t.device_memory)(&raw mut memory, raw), what)?;
+            self.check((t.device_name)(name.as_mut_ptr(), name.len() as c_int, raw), what)?;
+        }
+        let name = name.iter().take_while(|&&b| b != 0).map(|&b| char::from(b as u8)).collect();
+        Ok(Listed { raw, name, memory: memory as u64 })
+    }
+    /// An attribute of a device, by its number.
+    ///
+    /// # Errors
+    /// What the driver reports; an old one does not know all numbers.
+    pub fn attribute(&self, device: c_int, number: c_int) -> Result<u32> {
+        let mut value = 0;
+        // SAFETY: the place for the result is valid.
+        let asked = unsafe { (self.table.device_attribute)(&raw mut value, number, device) };
+        self.check(asked, || format!("looking at device {device}"))?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    }
+    /// What kind of device it is, by the number of the attribute that tells.
+    ///
+    /// # Errors
+    /// Those of [`Api::attribute`].
+    pub fn kind(&self, device: c_int, integrated: c_int) -> Result<Kind> {
+        Ok(match (self.emulated, self.attribute(device, integrated)?) {
+            (true, _) => Kind::Software,
+            (false, 0) => Kind::Discrete,
+            (false, _) => Kind::Integrated,
+        })
+    }
+    /// Is memory taken and given back in a stream's order? The number is of the attribute that
+    /// tells; a driver that does not know it has none of that.
+    pub fn has_pools(&self, device: c_int, supported: c_int) -> bool {
+        let functions = self.table.allocate_async.is_some() && self.table.free_async.is_some();
+        functions && self.attribute(device, supported).is_ok_and(|n| n == 1)
+    }
+}
+
+/// A text as a part of a file's name.
+pub fn file_word(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
 }
 
 /// What everything that was made by a device shares.

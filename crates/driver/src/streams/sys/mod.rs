@@ -26,7 +26,7 @@ mod stream;
 mod transfer;
 
 pub use api::Api;
-pub use device::{Physical, Shared};
+pub use device::{Listed, Physical, Shared, file_word};
 pub use error::Status;
 pub use event::{Event, Timestamp};
 pub(crate) use functions::functions_of;

@@ -17,9 +17,9 @@ use super::device::Shared;
 use super::error::error;
 use super::memory::Memory;
 use super::pipeline::Pipeline;
+use crate::Vulkan;
 use crate::loop_limit::{self, Parts};
 use crate::touched::Touched;
-use crate::vulkan::{Module, Vulkan};
 use crate::{Call, CallGraph, Driver, Slice};
 use ash::vk;
 use elinvar_core::{Error, Result};
@@ -79,9 +79,8 @@ impl Graph {
                     let mut start = |kernel: &Pipeline, buffers: &[Slice<'_, Vulkan>]| {
                         record_launch(&shared, batch, &mut touched, kernel, buffers, launch, numbers)
                     };
-                    let Module(limited) = module;
-                    match loop_limit::parts(device, limited, launch, *args)? {
-                        None => start(&limited.whole, buffers)?,
+                    match loop_limit::parts(device, module, launch, *args)? {
+                        None => start(&module.whole, buffers)?,
                         Some(parts) => {
                             parts.each(buffers, start)?;
                             self.parts.push(parts);

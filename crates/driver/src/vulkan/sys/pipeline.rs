@@ -4,7 +4,6 @@ use super::device::Shared;
 use super::error::error;
 use crate::Vulkan;
 use crate::loop_limit::Limited;
-use crate::vulkan::Module;
 use ash::vk;
 use elinvar_core::Result;
 use elinvar_kernel::Kernel;
@@ -44,9 +43,9 @@ impl Vulkan {
     /// The words are a valid module for this device, with the entry point `main`, the buffers of
     /// `kernel` as storage buffers of set 0 in its order, and its parameters as push constants,
     /// each at the next multiple of its size.
-    pub unsafe fn module_of_spirv(&self, kernel: &Kernel, words: &[u32]) -> Result<Module> {
+    pub unsafe fn module_of_spirv(&self, kernel: &Kernel, words: &[u32]) -> Result<Limited<Pipeline>> {
         let whole = Pipeline::new(&self.shared, kernel, words, false)?;
-        Ok(Module(Limited::new(kernel, whole, None)))
+        Ok(Limited::new(kernel, whole, None))
     }
 }
 
