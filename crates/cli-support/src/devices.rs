@@ -4,11 +4,11 @@ use crate::Verdict;
 use elinvar::{Result, machine};
 use std::io::Write;
 
-/// Prints a line for each device: its name, whether its results are exact, and what it is. Then why
-/// there are none of a kind.
+/// Prints a line for each device: its name, whether its results are exact, and what it is. Then a
+/// line for each that is not usable, and for each kind of which there are none, with the reason.
 ///
 /// # Errors
-/// Those of a device that cannot be asked, and of writing.
+/// What the processor reports, and those of writing.
 pub fn run(out: &mut dyn Write) -> Result<Verdict> {
     let machine = machine()?;
     let rows: Vec<[String; 3]> = machine

@@ -84,7 +84,7 @@ impl Device {
     /// All devices of this machine that this build can use, with their properties; as [`devices`].
     ///
     /// # Errors
-    /// What a device reports when it is probed.
+    /// As [`devices`].
     pub fn list() -> Result<Vec<DeviceInfo>> {
         devices()
     }
@@ -192,18 +192,20 @@ pub struct Machine {
     pub missing: Vec<Error>,
 }
 
-/// All devices of this machine that this build can use. Each is probed.
+/// All devices of this machine that this build can use. Each is probed; [`machine`] tells why others
+/// are missing.
 ///
 /// # Errors
-/// What a device reports when it is probed.
+/// What the processor reports.
 pub fn devices() -> Result<Vec<DeviceInfo>> {
     Ok(machine()?.devices)
 }
 
-/// All devices of this machine that this build can use, and why others are missing. Each is probed.
+/// All devices of this machine that this build can use, and why others are missing. Each is probed;
+/// a GPU that fails is missing, with what it reported.
 ///
 /// # Errors
-/// What a device reports when it is probed.
+/// What the processor reports.
 pub fn machine() -> Result<Machine> {
     let cpu = CpuDevice::shared()?;
     let mut devices = vec![DeviceInfo {
@@ -213,7 +215,7 @@ pub fn machine() -> Result<Machine> {
         device: Device::Cpu(cpu),
     }];
     let mut missing = Vec::new();
-    for found in [cuda::find()?, vulkan::find()?, webgpu::find()?] {
+    for found in [cuda::find(), vulkan::find(), webgpu::find()] {
         devices.extend(found.devices);
         missing.extend(found.missing);
     }

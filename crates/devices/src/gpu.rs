@@ -17,32 +17,20 @@ pub fn open<D: Driver>(number: usize, settings: &Settings, wrap: Wrap<D>) -> Res
     GpuDevice::build(number, settings).map(wrap)
 }
 
-/// The driver's devices on this machine; without a driver, the reason.
-pub fn find<D: Driver>(wrap: Wrap<D>) -> Result<Found> {
+/// The driver's devices on this machine; without a driver, or of one that is not usable, the reason.
+pub fn find<D: Driver>(wrap: Wrap<D>) -> Found {
     let all = match D::list() {
         Ok(all) => all,
-        Err(e) if is_none(&e) => return Ok(Found { devices: Vec::new(), missing: Some(e) }),
-        Err(e) => return Err(e),
+        Err(e) => return Found { devices: Vec::new(), missing: vec![e] },
     };
-    let mut found = Found { devices: Vec::new(), missing: None };
+    let mut found = Found { devices: Vec::new(), missing: Vec::new() };
     for number in 0..all.len() {
-        let device = match GpuDevice::<D>::open(number) {
-            Ok(device) => device,
-            // A device that lacks a feature that every kernel needs is not usable.
-            Err(e) if e.kind() == ErrorKind::Unsupported => {
-                found.missing = Some(e);
-                continue;
-            }
-            Err(e) => return Err(e),
-        };
-        found.devices.push(DeviceInfo {
-            description: describe(device.info()?),
-            properties: properties(device.info()?),
-            exactness: probe::<Gpu<D>>(&device)?,
-            device: wrap(device),
-        });
+        match GpuDevice::<D>::open(number).and_then(|device| look(device, wrap)) {
+            Ok(device) => found.devices.push(device),
+            Err(e) => found.missing.push(numbered::<D>(number, &e)),
+        }
     }
-    Ok(found)
+    found
 }
 
 /// The first discrete GPU; `None` if there is none.
@@ -53,17 +41,30 @@ pub fn card<D: Driver>(wrap: Wrap<D>) -> Result<Option<DeviceInfo>> {
         Err(e) => return Err(e),
     };
     let Some(number) = all.iter().position(|i| i.kind == Kind::Discrete) else { return Ok(None) };
-    let device = match GpuDevice::<D>::open(number) {
-        Ok(device) => device,
-        Err(e) if e.kind() == ErrorKind::Unsupported => return Ok(None),
-        Err(e) => return Err(e),
-    };
-    Ok(Some(DeviceInfo {
-        description: describe(&all[number]),
+    match GpuDevice::<D>::open(number) {
+        Ok(device) => look(device, wrap).map(Some),
+        // A device that lacks a feature that every kernel needs is not usable.
+        Err(e) if e.kind() == ErrorKind::Unsupported => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// An opened device, described and probed.
+fn look<D: Driver>(device: GpuDevice<D>, wrap: Wrap<D>) -> Result<DeviceInfo> {
+    Ok(DeviceInfo {
+        description: describe(device.info()?),
         properties: properties(device.info()?),
         exactness: probe::<Gpu<D>>(&device)?,
         device: wrap(device),
-    }))
+    })
+}
+
+/// An error of one device, which its sentence names by the driver alone.
+fn numbered<D: Driver>(number: usize, e: &Error) -> Error {
+    let rest = e.message().strip_prefix(D::NAME).unwrap_or(e.message());
+    let rest = rest.strip_prefix(&format!(":{number}")).unwrap_or(rest);
+    let rest = rest.strip_prefix(": ").unwrap_or(rest);
+    Error::new(e.kind(), format!("{}:{number}: {rest}", D::NAME))
 }
 
 /// Is the driver missing or too old? Not an error for a caller that can use another device.

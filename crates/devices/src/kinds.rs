@@ -9,8 +9,8 @@ use elinvar_core::{Error, Result, Settings};
 /// The devices of one kind on this machine.
 pub struct Found {
     pub devices: Vec<DeviceInfo>,
-    /// Why there is no device, or not one more.
-    pub missing: Option<Error>,
+    /// Why there is no device, or why one is not usable.
+    pub missing: Vec<Error>,
 }
 
 macro_rules! kind {
@@ -23,7 +23,7 @@ macro_rules! kind {
                 gpu::open(number, settings, Device::$Variant)
             }
             #[cfg(feature = $feature)]
-            pub fn find() -> Result<Found> {
+            pub fn find() -> Found {
                 gpu::find(Device::$Variant)
             }
             #[cfg(feature = $feature)]
@@ -36,8 +36,8 @@ macro_rules! kind {
                 Err(absent())
             }
             #[cfg(not(feature = $feature))]
-            pub fn find() -> Result<Found> {
-                Ok(Found { devices: Vec::new(), missing: Some(absent()) })
+            pub fn find() -> Found {
+                Found { devices: Vec::new(), missing: vec![absent()] }
             }
             #[cfg(not(feature = $feature))]
             pub fn card() -> Result<Option<DeviceInfo>> {

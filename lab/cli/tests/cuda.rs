@@ -50,17 +50,24 @@ fn what_is_missing_is_one_line() {
         for part in parts {
             assert!(said.contains(part), "{name}={value}: {said}\nshould say: {part}");
         }
-        // The other devices are not affected.
+        // The other devices are listed, and a line says why this one is not.
         let (status, listed, errors) = run(&["devices"], &[(name, value)]);
-        if name.ends_with("REFUSE") {
-            continue;
-        }
         assert_eq!(status, Some(0), "{errors}");
-        assert!(listed.contains("reference") && !listed.contains("cuda:0"), "{listed}");
-        let why: Vec<&str> = listed.lines().filter(|l| l.starts_with("no cuda: ")).collect();
+        assert!(listed.contains("\nreference ") && !listed.contains("\ncuda:0"), "{listed}");
+        let no = if name.ends_with("REFUSE") || name.ends_with("CAPABILITY") {
+            "no cuda:0: "
+        } else {
+            "no cuda: "
+        };
+        let why: Vec<&str> = listed.lines().filter(|l| l.starts_with(no)).collect();
         assert_eq!(why.len(), 1, "{listed}");
         assert!(why[0].contains(parts[0]), "{listed}");
     }
+    // Of several, each has its line.
+    let both = [("ELINVAR_EMULATED_CUDA_DEVICES", "2"), ("ELINVAR_EMULATED_CUDA_REFUSE", ".entry")];
+    let (status, listed, errors) = run(&["devices"], &both);
+    assert_eq!(status, Some(0), "{errors}");
+    assert!(listed.contains("\nno cuda:0: ") && listed.contains("\nno cuda:1: "), "{listed}");
 }
 
 /// `best` is a discrete GPU if there is one, with its error if that does not work; software devices
