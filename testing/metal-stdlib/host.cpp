@@ -5,7 +5,7 @@
 // then the bytes of all buffers, or 1, then a word and as many bytes of a sentence.
 //
 // A threadgroup is fibers of one thread of the system. A fiber runs until it waits for its
-// SIMD-group or for the threadgroup. Each byte of memory remembers who accessed it since the last
+// SIMD-group or for the threadgroup. Each byte of memory keeps its accesses since the last
 // barrier, as in the interpreter: to be out of order here is a fault, whatever comes of it.
 #include <signal.h>
 #include <stdint.h>
@@ -55,7 +55,7 @@ struct Fiber {
   int kind;
   uint turn;
 };
-/// Who accessed a byte: since which barrier, in which group.
+/// The last access to a byte: since which barrier, in which group, by which thread or by many.
 struct Access {
   uint32_t epoch, group;
   uint16_t by;

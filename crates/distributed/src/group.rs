@@ -188,8 +188,8 @@ impl Group {
     /// Is something the same for all: data, a model, settings? Sends a digest of it.
     ///
     /// # Errors
-    /// `InvalidArgument`, on every worker, with `what` and who has another one; otherwise as
-    /// [`Group::barrier`].
+    /// `InvalidArgument`, on every worker, with `what` and the workers that have another one;
+    /// otherwise as [`Group::barrier`].
     pub fn agree(&self, what: &str, value: &[u8]) -> Result<()> {
         let mut digest = Sha256::new();
         digest.update((what.len() as u64).to_le_bytes());

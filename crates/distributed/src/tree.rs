@@ -1,7 +1,8 @@
 //! The order in which shards are added: a balanced binary tree, neighbours first.
 //!
 //! A worker has a run of shards, which is whole subtrees of that tree. Their sums are all that it
-//! ever sends, so which worker has which shards changes who adds, and not what is added to what.
+//! ever sends, so which worker has which shards changes where sums are added, and not what is
+//! added to what.
 //!
 //! How it can be wrong: two subtrees that are added without being siblings.
 

@@ -2,9 +2,9 @@
 //!
 //! Within a queue, the order of the calls is the only order, and memory that is dropped can be used
 //! again at once. Between two queues, events are the order: work that touches memory which another
-//! queue has used since it was last waited for comes behind an event of that one. No one has to ask
-//! for that, so no program has a race between streams; who asks for it earlier (`Stream::wait`)
-//! waits for less.
+//! queue has used since it was last waited for comes behind an event of that one. That is done
+//! without a call of the program, so no program has a race between streams; one that waits for an
+//! event itself (`Stream::wait`) waits for less.
 
 use crate::device::OpenDevice;
 use crate::uses::{Use, UseList, Uses};
@@ -127,7 +127,7 @@ impl Drop for LeaveOnDrop {
 /// Memory that work touches, and does it write it?
 pub(crate) type Touch<'a> = (&'a Uses, bool);
 
-/// The queue of a thread, while no one adds the first one beside it.
+/// The queue of a thread. While it is held, the device gets no first queue beside its own.
 pub(crate) struct Current<'a, D: Driver> {
     device: &'a OpenDevice<D>,
     others: RwLockReadGuard<'a, Vec<Arc<Queue<D>>>>,

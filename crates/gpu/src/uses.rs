@@ -1,8 +1,8 @@
 //! What a piece of memory was used for, and by which queues: what has to be waited for before it is
 //! used again.
 //!
-//! A use is a queue and a ticket. Tickets of a queue are counted after its work was given, so who
-//! waits for an event that was recorded when the count was n has waited for all tickets up to n.
+//! A use is a queue and a ticket. Tickets of a queue are counted after its work was given, so a
+//! wait for an event that was recorded when the count was n is a wait for all tickets up to n.
 //! How it can be wrong: a use that is forgotten is a race between two queues; the emulated CUDA
 //! device, whose queues run as late as they can, shows it as wrong numbers.
 
@@ -84,7 +84,7 @@ mod tests {
         list.add(at(1, 7), false);
         list.add(at(1, 9), false);
         list.add(at(2, 1), false);
-        // Readers do not wait for each other; who writes waits for all of them.
+        // Readers do not wait for each other; a writer waits for all of them.
         assert_eq!(before(&list, false), [at(0, 3)]);
         assert_eq!(before(&list, true), [at(0, 3), at(1, 9), at(2, 1)]);
         let mut both = UseList::written(at(2, 5));

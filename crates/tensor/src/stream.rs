@@ -31,7 +31,7 @@ use std::task::{Context, Poll, Waker};
 /// let y = side.scope(|| &x * 2.0);
 /// let done = side.record()?;
 /// Stream::new(&Device)?.wait(&done)?;
-/// // Who reads a tensor waits for it, also without an event.
+/// // A read waits for the work that computes the tensor, also without an event.
 /// assert_eq!((y + x).to_vec::<f32>()?, [3.0, 6.0]);
 /// # Ok::<(), elinvar_core::Error>(())
 /// ```
@@ -293,7 +293,7 @@ pub struct Transfer<B: Backend> {
     event: Event,
     /// It is taken out when the copy is done.
     object: Option<Box<dyn TransferObject>>,
-    /// Who is woken when the device comes to the event.
+    /// The task that is woken when the device comes to the event.
     waker: Option<Arc<Mutex<Waker>>>,
 }
 

@@ -26,6 +26,6 @@ pub trait Transport: Debug + Send {
     /// # Errors
     /// `Io` if a worker is gone, or does not take it until then.
     fn flush(&mut self, until: Instant) -> Result<()>;
-    /// Leaves without waiting for anybody: after an error, when the others may never come.
+    /// Leaves without waiting for other workers: after an error, they may never come.
     fn abandon(self: Box<Self>);
 }

@@ -13,7 +13,7 @@ const MAGIC: [u8; 8] = *b"elinvar1";
 const HELLO: usize = 8 + 4 + 4 + 2 + 32;
 /// Bytes of a place: family, address, port.
 const PLACE: usize = 1 + 16 + 2;
-/// Time for a hello, which one who connects sends at once.
+/// Time for a hello, which a worker sends as soon as it is connected.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(25);

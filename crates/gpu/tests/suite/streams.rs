@@ -205,7 +205,7 @@ fn memory_is_used_again_in_its_stream() {
     assert_eq!(Gpu::<Null>::memory_stats(&d).unwrap().in_use, 0);
 }
 
-/// Between streams there are as many waits as are needed, and none for who reads beside another.
+/// Between streams there are as many waits as are needed, and none between readers.
 #[test]
 fn who_waits_for_whom() {
     let d = null();

@@ -26,7 +26,7 @@ static int wave, threads, size[3], group[3], order;
 static int me;                       // which invocation runs
 static int done[MOST];
 static void *stack[MOST], *at[MOST], *scheduler;
-static long progress;                // how often somebody was let go
+static long progress;                // how often a waiting lane was let go
 static kernel_fn *running;
 static void *params;
 

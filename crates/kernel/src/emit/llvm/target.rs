@@ -63,7 +63,7 @@ impl Arch {
         let plain = name.split(':').next().unwrap_or(name);
         Arch::ALL.into_iter().find(|a| a.name() == plain)
     }
-    /// How many lanes waves may have; the first is the one that kernels get who do not ask.
+    /// How many lanes waves may have; the first is for kernels that do not ask.
     pub const fn waves(self) -> &'static [u32] {
         match self {
             Arch::Gfx906 | Arch::Gfx90a | Arch::Gfx942 => &[64],
