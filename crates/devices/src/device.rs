@@ -192,8 +192,8 @@ pub struct Machine {
     pub missing: Vec<Error>,
 }
 
-/// All devices of this machine that this build can use. Each is probed; [`machine`] tells why others
-/// are missing.
+/// All devices of this machine that this build can use. Each is probed; [`machine`] tells why
+/// others are missing.
 ///
 /// # Errors
 /// What the processor reports.

@@ -17,7 +17,8 @@ pub fn open<D: Driver>(number: usize, settings: &Settings, wrap: Wrap<D>) -> Res
     GpuDevice::build(number, settings).map(wrap)
 }
 
-/// The driver's devices on this machine; without a driver, or of one that is not usable, the reason.
+/// The driver's devices on this machine; without a driver, or of one that is not usable, the
+/// reason.
 pub fn find<D: Driver>(wrap: Wrap<D>) -> Found {
     let all = match D::list() {
         Ok(all) => all,

@@ -220,8 +220,8 @@ impl<D: Driver> CallGraph<D> for Infallible {
     }
 }
 
-/// `Driver`'s `queue`, `after`, `receive` and `multiply` of a device with one queue, no way to other
-/// devices but by the host, and no library of its vendor's.
+/// `Driver`'s `queue`, `after`, `receive` and `multiply` of a device with one queue, no way to
+/// other devices but by the host, and no library of its vendor's.
 macro_rules! one_queue {
     () => {
         fn queue(&self) -> Result<Option<Self>> {
