@@ -168,6 +168,9 @@ pub struct Generate {
     /// How many tokens to write
     #[arg(long, default_value_t = 200)]
     pub tokens: u32,
+    /// Record a token's step once, and replay it: fewer calls on a GPU, the same text
+    #[arg(long)]
+    pub capture: bool,
     /// Where it runs; see `elinvar devices`
     #[arg(long, default_value = "cpu")]
     pub device: String,

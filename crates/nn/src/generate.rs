@@ -1,9 +1,13 @@
-//! Text generation: [`generate`], with any [`CausalLm`] and a [`Sampler`].
+//! Text generation: [`generate`], with any [`CausalLm`] and a [`Sampler`]; [`generate_captured`] by
+//! a step that is recorded.
 //!
 //! Sampling is computed on the host in f64 by IEEE operations and the project's own exp, with
 //! random numbers of Philox: the same logits and seed give the same tokens everywhere.
 
+pub use crate::decoder::Decoder;
+use crate::layers::KvCache;
 use crate::{Layer, Mode, Module};
+use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::philox::{Stream, unit_f64};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
@@ -12,6 +16,7 @@ use elinvar_tensor::{Tensor, no_grad, try_run};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// A causal language model. As a [`Layer`] it computes logits [b, t, vocabulary] from tokens [b, t]
 /// of i64, where those at t depend on the tokens up to t alone.
@@ -210,6 +215,54 @@ pub fn generate<B: Backend, M: CausalLm<B> + ?Sized>(
     sampler: &mut Sampler,
     on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
 ) -> Result<Vec<u32>> {
+    let mut state = model.start();
+    write_on(model, prompt, limits, sampler, on_token, &mut |ids, is_first| {
+        if is_first {
+            state = model.start();
+        }
+        let ids = || Tensor::from_vec(ids.to_vec(), [1, ids.len()], &model.device());
+        no_grad(|| try_run(|| model.advance(&ids(), &mut state)))
+    })
+}
+
+/// [`generate`] by a [`Decoder`]: each token but the prompt by a step that is recorded once and
+/// replayed. There is room for prompt and new tokens, in whole blocks of attention, or for the
+/// context.
+///
+/// # Errors
+/// As [`generate`]; `Unsupported` if the model's step cannot be recorded.
+pub fn generate_captured<B: Backend, M>(
+    model: &Arc<M>,
+    prompt: &[u32],
+    limits: &Limits,
+    sampler: &mut Sampler,
+    on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
+) -> Result<Vec<u32>>
+where
+    M: CausalLm<B, State = KvCache<B>> + Send + Sync + 'static,
+{
+    let all = prompt.len().saturating_add(limits.max_new_tokens).max(1);
+    let room = all.checked_next_multiple_of(ATTENTION_BLOCK).unwrap_or(all);
+    let mut decoder = Decoder::new(model.clone(), model.context().map_or(room, |context| context.min(room)))?;
+    write_on(&**model, prompt, limits, sampler, on_token, &mut |ids, is_first| {
+        if is_first {
+            decoder.reset();
+        }
+        decoder.read(&[ids])
+    })
+}
+
+/// Gives the logits after tokens; true if these are the first.
+type Advance<'a, B> = dyn FnMut(&[i64], bool) -> Result<Tensor<B>> + 'a;
+
+fn write_on<B: Backend, M: CausalLm<B> + ?Sized>(
+    model: &M,
+    prompt: &[u32],
+    limits: &Limits,
+    sampler: &mut Sampler,
+    on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
+    advance: &mut Advance<'_, B>,
+) -> Result<Vec<u32>> {
     sampler.check()?;
     if prompt.is_empty() {
         return Err(Error::argument(
@@ -217,23 +270,18 @@ pub fn generate<B: Backend, M: CausalLm<B> + ?Sized>(
         ));
     }
     let _evaluating = Evaluating::begin::<B, M>(model);
-    let device = model.device();
-    let (mut text, mut state) = (prompt.to_vec(), model.start());
+    let mut text = prompt.to_vec();
     // The number of tokens of the text that were read, and the number in the state.
     let (mut read, mut held) = (0, 0);
     for _ in 0..limits.max_new_tokens {
         if model.context().is_some_and(|context| held + text.len() - read > context) {
             let keep = model.context().map_or(1, |context| (context / 2).max(1));
-            (state, held, read) = (model.start(), 0, text.len() - keep.min(text.len()));
+            (held, read) = (0, text.len() - keep.min(text.len()));
         }
         let new: Vec<i64> = text[read..].iter().map(|&t| i64::from(t)).collect();
-        (held, read) = (held + new.len(), text.len());
-        let logits = no_grad(|| {
-            try_run(|| {
-                let n = new.len();
-                model.advance(&Tensor::from_vec(new, [1, n], &device), &mut state)
-            })
-        })?;
+        let (n, is_first) = (new.len(), held == 0);
+        (held, read) = (held + n, text.len());
+        let logits = advance(&new, is_first)?;
         let token = sampler.pick(&logits.to_host()?.to_f64_vec(), &text)?;
         if limits.stop.contains(&token) {
             break;

@@ -2,12 +2,14 @@
 
 use crate::args::{Generate, Sampling};
 use elinvar::nn::data::{Tokenize, Tokenizer};
-use elinvar::nn::generate::{CausalLm, Limits, Sampler, generate};
+use elinvar::nn::generate::{CausalLm, Limits, Sampler, generate, generate_captured};
+use elinvar::nn::layers::KvCache;
 use elinvar::nn::models::{Gpt2, Llama, model_type};
 use elinvar::{Any, Device, Error, Result};
 use elinvar_cli_support::Verdict;
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Loads the model and writes on from the prompt.
 pub fn run(args: &Generate, out: &mut dyn Write) -> Result<Verdict> {
@@ -19,11 +21,11 @@ pub fn run(args: &Generate, out: &mut dyn Write) -> Result<Verdict> {
     match kind.as_str() {
         "gpt2" => {
             let model: Gpt2<Any> = Gpt2::from_pretrained(&args.model, &device)?;
-            write_on(&model, &tokenizer()?, &args.prompt, n, sampler, out)?;
+            write_with(model, args.capture, &tokenizer()?, &args.prompt, n, sampler, out)?;
         }
         "llama" => {
             let model: Llama<Any> = Llama::from_pretrained(&args.model, &device)?;
-            write_on(&model, &tokenizer()?, &args.prompt, n, sampler, out)?;
+            write_with(model, args.capture, &tokenizer()?, &args.prompt, n, sampler, out)?;
         }
         other => {
             return Err(Error::unsupported(format!(
@@ -48,6 +50,25 @@ pub fn sampler(args: &Sampling) -> Sampler {
     sampler
 }
 
+/// [`write_on`], by a step that is captured, if that is wanted.
+fn write_with<M: CausalLm<Any, State = KvCache<Any>> + Send + Sync + 'static>(
+    model: M,
+    is_captured: bool,
+    tokenizer: &Tokenizer,
+    prompt: &str,
+    tokens: usize,
+    mut sampler: Sampler,
+    out: &mut dyn Write,
+) -> Result<()> {
+    if !is_captured {
+        return write_on(&model, tokenizer, prompt, tokens, sampler, out);
+    }
+    let model = Arc::new(model);
+    write_by(tokenizer, prompt, tokens, out, &mut |ids, limits, tell| {
+        generate_captured(&model, ids, limits, &mut sampler, tell).map(drop)
+    })
+}
+
 /// Writes the prompt and what the model adds to it, as it comes.
 pub fn write_on<M: CausalLm<Any>>(
     model: &M,
@@ -56,6 +77,21 @@ pub fn write_on<M: CausalLm<Any>>(
     tokens: usize,
     mut sampler: Sampler,
     out: &mut dyn Write,
+) -> Result<()> {
+    write_by(tokenizer, prompt, tokens, out, &mut |ids, limits, tell| {
+        generate(model, ids, limits, &mut sampler, tell).map(drop)
+    })
+}
+
+/// Tells each token that follows a prompt.
+type Generation<'a> = dyn FnMut(&[u32], &Limits, &mut dyn FnMut(u32) -> ControlFlow<()>) -> Result<()> + 'a;
+
+fn write_by(
+    tokenizer: &Tokenizer,
+    prompt: &str,
+    tokens: usize,
+    out: &mut dyn Write,
+    generation: &mut Generation<'_>,
 ) -> Result<()> {
     let ids = tokenizer.encode(prompt)?;
     if ids.is_empty() {
@@ -73,7 +109,7 @@ pub fn write_on<M: CausalLm<Any>>(
             ControlFlow::Break(())
         }
     };
-    generate(model, &ids, &limits, &mut sampler, &mut tell)?;
+    generation(&ids, &limits, &mut tell)?;
     failed.map_or(Ok(()), Err)
 }
 

@@ -2,6 +2,7 @@
 //! accesses out of bounds, and on the first Vulkan device.
 
 mod capture;
+mod decoder;
 mod equal;
 mod fusion;
 mod gemm_fast;
@@ -16,6 +17,7 @@ mod queue;
 mod streams;
 mod subnormals;
 mod train_step;
+mod zeros;
 
 use elinvar_core::ErrorKind;
 use elinvar_driver::{Cuda, Driver, Interp, Vulkan, cuda::use_library};

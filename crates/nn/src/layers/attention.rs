@@ -337,11 +337,11 @@ impl<B: Backend> Attention<B> {
             if let Some(table) = &context.rotary {
                 (q, k) = (table.turn(&q), table.turn(&k));
             }
-            let [k, v] = match cache {
-                Some((cache, layer)) => cache.append(layer, &k, &v)?,
-                None => [k, v],
+            let ([k, v], mask) = match cache {
+                Some((cache, layer)) => (cache.append(layer, &k, &v)?, cache.masked(context.mask.as_ref())?),
+                None => ([k, v], context.mask.clone()),
             };
-            join_heads(&attend(&q, &k, &v, context.mask.as_ref(), context.causal, self.dropout.active())?)
+            join_heads(&attend(&q, &k, &v, mask.as_ref(), context.causal, self.dropout.active())?)
         })();
         self.o_proj.forward(&found.or_fail())
     }

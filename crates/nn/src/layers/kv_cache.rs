@@ -11,6 +11,8 @@
 //! where a masked value is infinite or NaN, 0 times it is NaN in the whole-sequence pass; and a
 //! result of zero may have the other sign.
 
+use super::attention::both;
+use super::positions::places;
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
@@ -23,12 +25,63 @@ pub struct KvCache<B: Backend> {
     layers: Vec<Option<[Tensor<B>; 2]>>,
     /// How many layers there are.
     count: usize,
+    /// Of a step that is recorded.
+    room: Option<Room<B>>,
+}
+
+/// What a cache of fixed size has besides its rows. A recorded step has one size for all tokens, so
+/// the rows are there from the beginning, and those that were not written yet are masked.
+#[derive(Clone, Debug)]
+struct Room<B: Backend> {
+    /// The number of tokens so far: where the next one goes. \[1\] of i64.
+    at: Tensor<B>,
+    /// Is it this row? [room, 1]
+    here: Tensor<B>,
+    /// Is the row seen by the next token? \[room\]
+    seen: Tensor<B>,
+    /// What was appended to each layer, [b, j, 1, d].
+    new: Vec<[Tensor<B>; 2]>,
 }
 
 impl<B: Backend> KvCache<B> {
     /// An empty cache for this many layers.
     pub fn new(layers: usize) -> Self {
-        KvCache { layers: vec![], count: layers }
+        KvCache { layers: vec![], count: layers, room: None }
+    }
+    /// A cache of these rows.
+    pub(crate) fn of(layers: Vec<[Tensor<B>; 2]>) -> Self {
+        KvCache { count: layers.len(), layers: layers.into_iter().map(Some).collect(), room: None }
+    }
+    /// A cache of fixed size, for one more token: `layers` have rows that are written up to `at`.
+    pub(crate) fn with_room(layers: Vec<[Tensor<B>; 2]>, at: Tensor<B>) -> Result<Self> {
+        let rows = layers.first().map_or(0, |[k, _]| k.dims()[2]);
+        let all = places::<B>(0, rows, at.device());
+        let here = op::unsqueeze(&op::eq(&all, &at)?, 1)?;
+        let seen = op::le(&all, &at)?;
+        Ok(KvCache { room: Some(Room { at, here, seen, new: vec![] }), ..KvCache::of(layers) })
+    }
+    /// The rows of each layer, if all have some.
+    pub(crate) fn into_layers(self) -> Option<Vec<[Tensor<B>; 2]>> {
+        if self.layers.len() == self.count { self.layers.into_iter().collect() } else { None }
+    }
+    /// What a step of fixed size has appended to each layer.
+    pub(crate) fn into_new(self) -> Vec<[Tensor<B>; 2]> {
+        self.room.map_or_else(Vec::new, |room| room.new)
+    }
+    /// The positions of the next `t` tokens, after `past` ones: [t] of i64.
+    pub(crate) fn places(&self, past: usize, t: usize, device: &B::Device) -> Tensor<B> {
+        self.room.as_ref().map_or_else(|| places(past, t, device), |room| room.at.clone())
+    }
+    /// Rows of each layer, if their number is fixed; and the position of the next token.
+    pub(crate) fn fixed(&self) -> Option<(usize, &Tensor<B>)> {
+        self.room.as_ref().map(|room| (room.seen.dims()[0], &room.at))
+    }
+    /// A mask, and which rows are there.
+    pub(crate) fn masked(&self, mask: Option<&Tensor<B>>) -> Result<Option<Tensor<B>>> {
+        match &self.room {
+            None => Ok(mask.cloned()),
+            Some(room) => both(mask, room.seen.clone()).map(Some),
+        }
     }
     /// Number of tokens that are cached in all layers.
     pub fn len(&self) -> usize {
@@ -68,6 +121,11 @@ impl<B: Backend> KvCache<B> {
             self.layers.resize(layer + 1, None);
         }
         let slot = &mut self.layers[layer];
+        if let (Some(room), Some([old_k, old_v])) = (&mut self.room, slot.as_ref()) {
+            let all = [op::where_(&room.here, k, old_k)?, op::where_(&room.here, v, old_v)?];
+            room.new.push([k.clone(), v.clone()]);
+            return Ok(all);
+        }
         let all = match slot.as_ref() {
             None => [k.clone(), v.clone()],
             Some([old_k, old_v]) => {
@@ -92,6 +150,10 @@ impl<B: Backend> KvCache<B> {
     }
     /// Truncates all layers to the shortest, after an aborted pass; returns that length.
     pub(crate) fn settle(&mut self) -> usize {
+        if self.room.is_some() {
+            // The host does not know how many there are.
+            return 0;
+        }
         let len = self.len();
         self.truncate(len);
         len

@@ -9,6 +9,7 @@
 
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
 use elinvar_ops::Backend;
+use elinvar_ops::catalogue as op;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Map, map};
 use elinvar_tensor::{OrFail, Tensor};
@@ -171,6 +172,11 @@ impl Map<4> for Second {
 elinvar_ops::compile_map! { 4 Second; }
 
 impl<B: Backend> RotaryTable<B> {
+    /// The rows of these positions, [t] of i64.
+    pub(crate) fn at(&self, places: &Tensor<B>) -> Result<RotaryTable<B>> {
+        let rows = |x: &Tensor<B>| op::index_select(x, 0, places);
+        Ok(RotaryTable { cos: rows(&self.cos)?, sin: rows(&self.sin)? })
+    }
     /// Rotates queries or keys by their positions; features beyond `size` pass through.
     ///
     /// x: [b, h, t, d]   y: as x

@@ -187,11 +187,11 @@ impl<B: Backend> Gpt2Attention<B> {
         let found = (|| {
             let [q, k, v] = [0, 1, 2].map(|i| split_heads(&qkv[i], self.heads));
             let (q, k, v) = (q?, k?, v?);
-            let [k, v] = match cache {
-                Some((cache, layer)) => cache.append(layer, &k, &v)?,
-                None => [k, v],
+            let ([k, v], mask) = match cache {
+                Some((cache, layer)) => (cache.append(layer, &k, &v)?, cache.masked(None)?),
+                None => ([k, v], None),
             };
-            join_heads(&attend(&q, &k, &v, None, true, self.attn_dropout.active())?)
+            join_heads(&attend(&q, &k, &v, mask.as_ref(), true, self.attn_dropout.active())?)
         })();
         self.resid_dropout.forward(&self.c_proj.forward(&found.or_fail()))
     }
@@ -352,7 +352,9 @@ impl<B: Backend> Gpt2<B> {
     pub fn hidden(&self, ids: &Tensor<B>, mut cache: Option<&mut KvCache<B>>) -> Tensor<B> {
         let past = cache.as_mut().map_or(0, |c| c.settle());
         let t = super::tokens("gpt2", ids, past, Some(self.config.n_positions)).or_fail();
-        let positions = self.wpe.forward(&places(past, t, ids.device()));
+        let at =
+            cache.as_ref().map_or_else(|| places(past, t, ids.device()), |c| c.places(past, t, ids.device()));
+        let positions = self.wpe.forward(&at);
         let mut x = self.drop.forward(&(self.wte.forward(ids) + positions));
         for (i, block) in self.h.iter().enumerate() {
             let cache = cache.as_mut().map(|c| (&mut **c, i));

@@ -419,7 +419,13 @@ impl<B: Backend> Llama<B> {
         let past = cache.as_mut().map_or(0, |c| c.settle());
         let t = super::tokens("llama", ids, past, None).or_fail();
         let mut x = self.model.embed_tokens.forward(ids);
-        let rotary = Some(self.rotary.table(past, t, x.dtype(), x.device()).or_fail());
+        let rotary = match cache.as_ref().and_then(|c| c.fixed()) {
+            None => self.rotary.table(past, t, x.dtype(), x.device()),
+            Some((rows, at)) => {
+                self.rotary.table(0, rows, x.dtype(), x.device()).and_then(|table| table.at(at))
+            }
+        };
+        let rotary = Some(rotary.or_fail());
         let context = AttentionContext { mask: None, causal: true, rotary };
         for (i, block) in self.model.layers.iter().enumerate() {
             let cache = cache.as_mut().map(|c| (&mut **c, i));

@@ -1,11 +1,12 @@
 //! Sampling and generation.
 
 use elinvar_core::{DType, ErrorKind};
-use elinvar_nn::generate::{CausalLm, Limits, Sampler, generate};
+use elinvar_nn::generate::{CausalLm, Decoder, Limits, Sampler, generate, generate_captured};
 use elinvar_nn::models::{Gpt2, Gpt2Config, Llama, LlamaConfig};
 use elinvar_nn::{Generator, Layer, Module, Tensor};
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 const D: ReferenceDevice = ReferenceDevice;
 type B = Reference;
@@ -205,4 +206,79 @@ impl CausalLm<B> for Counting {
 fn a_model_without_a_limit() {
     let text = generate(&Counting, &[2, 3], &limits(12), &mut Sampler::greedy(), &mut quiet).unwrap();
     assert_eq!(text, (4..16).collect::<Vec<u32>>());
+}
+
+fn tokens(ids: &[i64]) -> T {
+    T::from_vec(ids.to_vec(), [1, ids.len()], &D)
+}
+
+/// A decoder beside a cache that grows: prompts, tokens, a second prompt, tokens that are taken
+/// back.
+fn decodes<M: CausalLm<B, State = elinvar_nn::layers::KvCache<B>> + Send + Sync + 'static>(model: M) {
+    model.eval();
+    let model = Arc::new(model);
+    let mut decoder = Decoder::new(model.clone(), 12).unwrap();
+    for _ in 0..2 {
+        let mut cache = model.start();
+        for ids in [&[3i64][..], &[1], &[4, 1, 5], &[9], &[2], &[6]] {
+            let want = elinvar_tensor::no_grad(|| model.advance(&tokens(ids), &mut cache));
+            assert!(decoder.read(&[ids]).unwrap().same_bits(&want), "{ids:?}");
+            assert_eq!(decoder.len(), cache.len());
+        }
+        cache.truncate(5);
+        decoder.truncate(5);
+        let want = elinvar_tensor::no_grad(|| model.advance(&tokens(&[7]), &mut cache));
+        assert!(decoder.read(&[&[7]]).unwrap().same_bits(&want));
+        decoder.reset();
+        assert!(decoder.is_empty());
+    }
+}
+
+#[test]
+fn a_decoder_has_the_bits_of_the_cache() {
+    let g = &mut Generator::new(2);
+    decodes(Gpt2::<B>::new(Gpt2Config::new(2, 2, 8, 16, 11), g, &D).unwrap());
+    let shared = LlamaConfig { num_key_value_heads: 2, ..LlamaConfig::new(2, 4, 16, 24, 16, 11) };
+    decodes(Llama::<B>::new(shared, g, &D).unwrap());
+}
+
+#[test]
+fn what_a_decoder_refuses() {
+    let model =
+        Arc::new(Gpt2::<B>::new(Gpt2Config::new(1, 2, 8, 16, 11), &mut Generator::new(2), &D).unwrap());
+    let new = |room| Decoder::new(model.clone(), room).map(drop).unwrap_err().message().to_owned();
+    assert_eq!(new(0), "decoder: room for no tokens");
+    assert_eq!(new(17), "decoder: room for 17 tokens, and the model has 16 positions");
+    let mut decoder = Decoder::new(model.clone(), 4).unwrap();
+    let mut fail = |ids: &[&[i64]]| decoder.read(ids).unwrap_err().message().to_owned();
+    assert_eq!(fail(&[&[1; 5]]), "decoder: 5 tokens after 0, and there is room for 4");
+    assert_eq!(fail(&[&[1], &[1, 2]]), "decoder: sequences of 1 and 2 tokens; they should be of one length");
+    assert!(fail(&[&[]]).contains("sequences of no tokens") && !fail(&[]).is_empty());
+    assert!(fail(&[&[11]]).starts_with("embedding: "));
+    // In training mode the second token draws random numbers for dropout.
+    decoder.read(&[&[1, 2]]).unwrap();
+    let e = decoder.read(&[&[3]]).unwrap_err();
+    assert!(e.kind() == ErrorKind::Unsupported && e.message().contains("drawing random numbers"), "{e}");
+    model.eval();
+    assert_eq!(decoder.len(), 2);
+    decoder.read(&[&[3]]).unwrap();
+    assert!(decoder.read(&[&[11]]).unwrap_err().message().starts_with("embedding: "));
+    let two = decoder.read(&[&[1], &[1]]).unwrap_err();
+    assert_eq!(two.message(), "decoder: tokens of 2 sequences after those of 1");
+    decoder.read(&[&[3]]).unwrap();
+    assert!(decoder.read(&[&[1]]).unwrap_err().message().contains("1 tokens after 4"));
+}
+
+/// Also beyond the context, where both begin anew.
+#[test]
+fn captured_text_is_the_same() {
+    let config = Gpt2Config::new(2, 2, 8, 16, 11);
+    let model = Arc::new(Gpt2::<B>::new(config, &mut Generator::new(2), &D).unwrap());
+    for n in [0, 1, 9, 40] {
+        let sampler = || Sampler::new(5).temperature(2.0);
+        let want = generate(&*model, &[1, 2, 3], &limits(n), &mut sampler(), &mut quiet).unwrap();
+        let got = generate_captured(&model, &[1, 2, 3], &limits(n), &mut sampler(), &mut quiet).unwrap();
+        assert_eq!((got.len(), got), (n, want));
+    }
+    assert!(generate_captured(&model, &[], &limits(1), &mut Sampler::greedy(), &mut quiet).is_err());
 }
