@@ -2,13 +2,19 @@
 # Checks and measures elinvar on this machine's first NVIDIA GPU. Needs a driver, and nothing else; where python3 has a torch
 # that knows the GPU, it is measured beside. Ends within nine minutes, whatever happens.
 #
-# usage: run.sh [DIRECTORY]      where results are written: one .json and one .log (here, if no directory is given)
+# usage: run.sh [DIRECTORY] [models]      where results are written: one .json and one .log (here, if no directory is given)
+#
+# With `models` it measures whole models alone: GPT-2's step of training in each precision with time and peak memory, tokens that
+# are written, small steps, BERT; and PyTorch's, eager, compiled and as CUDA graphs. TINY=1 takes a small model instead of GPT-2, by
+# which this script can be tried on any device (DEVICE, and TORCH_DEVICE of PyTorch).
 #
 # Every step has a limit of its own, and what is left of the whole at most. A step that fails is noted, and the next one runs.
 
 set -u
 cd "$(dirname "$0")" || exit 1
 out=${1:-.}
+group=${2:-all}
+case $group in all | models) ;; *) echo "run.sh: no group $group; there is models" >&2 && exit 2 ;; esac
 mkdir -p "$out" || exit 1
 chmod +x elinvar elinvar-lab 2>/dev/null
 device=${DEVICE:-cuda:0}
@@ -53,8 +59,10 @@ string() { printf '%s' "$1" | head -n 1 | strings | sed 's/^$/""/'; }
 
 step gpu 20 nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit,clocks.max.sm --format=csv,noheader
 step devices 60 ./elinvar-lab devices
-# In parts side by side: most of the time goes into compiling kernels, which takes one processor each.
-cat >"$work/parts.sh" <<'EOF'
+# All but whole models.
+everything() {
+    # In parts side by side: most of the time goes into compiling kernels, which takes one processor each.
+    cat >"$work/parts.sh" <<'EOF'
 device=$1 work=$2 parts=$(nproc 2>/dev/null || echo 2)
 [ "$parts" -le 14 ] || parts=14
 for k in $(seq "$parts"); do
@@ -66,62 +74,79 @@ cat "$work"/part.* | awk '/ passed, .* failed, .* skipped/ { p += $1; f += $3; s
     END { print p " passed, " f " failed, " s " skipped, in all parts" }'
 [ ! -e "$work/bad" ]
 EOF
-step conformance 150 sh "$work/parts.sh" "$device" "$work"
-for model in mlp cnn transformer; do
-    for on in "$device" cpu; do
-        step "weights-$model-$on" 45 ./elinvar train digits --quiet --epochs 1 --batch 64 --seed 1 --model $model \
-            --device "$on" --out "$work/train"
+    step conformance 150 sh "$work/parts.sh" "$device" "$work"
+    for model in mlp cnn transformer; do
+        for on in "$device" cpu; do
+            step "weights-$model-$on" 45 ./elinvar train digits --quiet --epochs 1 --batch 64 --seed 1 --model $model \
+                --device "$on" --out "$work/train"
+        done
     done
-done
-# Calls of every kind, drawn by chance; of the cases, those of one op.
-step random 40 ./elinvar-lab conformance --device "$device" --op matmul --random 12
-# Launches and bytes of training steps, ratios that must hold, and what the time of these steps goes into.
-step count 20 ./elinvar-lab bench --count
-step gates 60 ./elinvar-lab gates --seconds "${BENCH_SECONDS:-0.2}"
-step profile 30 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" --profile training
-step bench 170 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}"
-# NVIDIA's library of products may have come with a torch; products of any order are tried against it below.
-if [ -z "${ELINVAR_CUBLASLT_LIBRARY:-}" ]; then
-    found=$(python3 -c 'import glob, site
+    # Calls of every kind, drawn by chance; of the cases, those of one op.
+    step random 40 ./elinvar-lab conformance --device "$device" --op matmul --random 12
+    # Launches and bytes of training steps, ratios that must hold, and what the time of these steps goes into.
+    step count 20 ./elinvar-lab bench --count
+    step gates 60 ./elinvar-lab gates --seconds "${BENCH_SECONDS:-0.2}"
+    step profile 30 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" --profile training
+    step bench 170 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}"
+    # NVIDIA's library of products may have come with a torch; products of any order are tried against it below.
+    if [ -z "${ELINVAR_CUBLASLT_LIBRARY:-}" ]; then
+        found=$(python3 -c 'import glob, site
 print(*[p for d in site.getsitepackages() for p in glob.glob(d + "/nvidia/**/libcublasLt.so.*", recursive=True)][:1])' 2>/dev/null)
-    [ -z "$found" ] || export ELINVAR_CUBLASLT_LIBRARY="$found"
-fi
-# Products again, each with the tile that was fastest of all that were tried; and which these are.
-step bench-tuned 60 env ELINVAR_TUNE=1 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" gemm
-step large 60 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" large
-step large-tuned 50 env ELINVAR_TUNE=1 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" "i. large|gemm"
-# On a card that fetches boxes (Hopper), the same products without; elsewhere nothing changes.
-case $(cat "$work/gpu.out") in
-    *H100* | *H200* | *H800* | *GH200* | *H20*)
-        step large-fragments 25 env ELINVAR_CUDA_BOXES=0 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" "i. large|gemm_nn_fast" ;;
-esac
-step tiles 5 sh -c 'cat "$ELINVAR_CACHE_DIR"/*.tiles'
-# Without a torch that knows the GPU it says so, and nothing is lost.
-step torch 60 python3 torch_rows.py
-step torch-large 40 python3 torch_rows.py --large
-# The processor beside the GPU, with all of its cores.
-step cpu 60 ./elinvar-lab bench --device cpu --seconds "${CPU_SECONDS:-0.1}" gemm elementwise reductions attention
-step torch-cpu 60 python3 torch_rows.py --device cpu --seconds "${CPU_SECONDS:-0.1}"
-# NVIDIA's checkers on a part of the cases, where its tools are installed: accesses out of bounds, races in workgroups.
-for tool in memcheck racecheck; do
-    step "$tool" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 ./elinvar-lab conformance --device "$device" \
-        --op matmul --op softmax --op conv2d --op sort
-done
-
-# The weights of each model, on the device and on the processor.
-same=true
-for model in mlp cnn transformer; do
-    a=$(tail -n 1 "$work/weights-$model-$device.out")
-    b=$(tail -n 1 "$work/weights-$model-cpu.out")
-    case $a in
-        "weights sha256 "*) [ "$a" = "$b" ] || same=false ;;
-        *) same=false ;;
+        [ -z "$found" ] || export ELINVAR_CUBLASLT_LIBRARY="$found"
+    fi
+    # Products again, each with the tile that was fastest of all that were tried; and which these are.
+    step bench-tuned 60 env ELINVAR_TUNE=1 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" gemm
+    step large 60 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" large
+    step large-tuned 50 env ELINVAR_TUNE=1 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" "i. large|gemm"
+    # On a card that fetches boxes (Hopper), the same products without; elsewhere nothing changes.
+    case $(cat "$work/gpu.out") in
+        *H100* | *H200* | *H800* | *GH200* | *H20*)
+            step large-fragments 25 env ELINVAR_CUDA_BOXES=0 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" "i. large|gemm_nn_fast" ;;
     esac
-done
+    step tiles 5 sh -c 'cat "$ELINVAR_CACHE_DIR"/*.tiles'
+    # Without a torch that knows the GPU it says so, and nothing is lost.
+    step torch 60 python3 torch_rows.py
+    step torch-large 40 python3 torch_rows.py --large
+    # The processor beside the GPU, with all of its cores.
+    step cpu 60 ./elinvar-lab bench --device cpu --seconds "${CPU_SECONDS:-0.1}" gemm elementwise reductions attention
+    step torch-cpu 60 python3 torch_rows.py --device cpu --seconds "${CPU_SECONDS:-0.1}"
+    # NVIDIA's checkers on a part of the cases, where its tools are installed: accesses out of bounds, races in workgroups.
+    for tool in memcheck racecheck; do
+        step "$tool" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 ./elinvar-lab conformance --device "$device" \
+            --op matmul --op softmax --op conv2d --op sort
+    done
+
+    # The weights of each model, on the device and on the processor.
+    same=true
+    for model in mlp cnn transformer; do
+        a=$(tail -n 1 "$work/weights-$model-$device.out")
+        b=$(tail -n 1 "$work/weights-$model-cpu.out")
+        case $a in
+            "weights sha256 "*) [ "$a" = "$b" ] || same=false ;;
+            *) same=false ;;
+        esac
+    done
+}
+
+# Whole models: ours, plain and captured, with the peak of memory; then PyTorch's.
+models() {
+    tiny= torch_tiny=
+    if [ "${TINY:-0}" = 1 ]; then tiny=1 torch_tiny=--tiny; fi
+    seconds=${BENCH_SECONDS:-0.5}
+    step models 200 env ELINVAR_BENCH_TINY="$tiny" ./elinvar-lab bench --device "$device" --seconds "$seconds" --all models
+    step models-small 60 ./elinvar-lab bench --device "$device" --seconds "$seconds" training "|bert_fwd|"
+    step models-count 20 ./elinvar-lab bench --count
+    # Without a torch that knows the GPU it says so, and nothing is lost.
+    step torch-models 230 python3 torch_models.py --device "${TORCH_DEVICE:-cuda}" --seconds "$seconds" $torch_tiny
+}
+
+same=true
+if [ "$group" = models ]; then models; else everything; fi
 
 name=$(head -n 1 "$work/gpu.out" | cut -d, -f1)
 [ -n "$name" ] || name=$device
-file=$(printf '%s' "$name" | tr 'A-Z' 'a-z' | tr -c 'a-z0-9' '-' | sed 's/--*/-/g; s/-$//')-$(date -u +%Y-%m-%d)
+[ "$group" = all ] || kind=-$group
+file=$(printf '%s' "$name" | tr 'A-Z' 'a-z' | tr -c 'a-z0-9' '-' | sed 's/--*/-/g; s/-$//')${kind:-}-$(date -u +%Y-%m-%d)
 {
     printf '{"device":%s,"date":"%s","same_weights":%s,"seconds":%s,"steps":{' \
         "$(string "$name")" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$same" "$(($(date +%s) - begun))"
@@ -145,5 +170,5 @@ file=$(printf '%s' "$name" | tr 'A-Z' 'a-z' | tr -c 'a-z0-9' '-' | sed 's/--*/-/
 } >"$out/$file.log"
 echo "$out/$file.json"
 # What is not installed, or came too late, is no fault.
-awk '/^(gpu|tiles|torch|torch-large|torch-cpu) / || $2 == 0 { next } /^(memcheck|racecheck) / && $2 >= 124 { next } { bad = 1 }
+awk '/^(gpu|tiles|torch|torch-large|torch-cpu|torch-models) / || $2 == 0 { next } /^(memcheck|racecheck) / && $2 >= 124 { next } { bad = 1 }
     END { exit bad }' "$steps" && [ "$same" = true ]

@@ -18,7 +18,7 @@ const MOST: u64 = 60 << 20;
 /// The programs.
 const PROGRAMS: [&str; 2] = ["elinvar", "elinvar-lab"];
 /// Scripts of `tools/bundle`.
-const SCRIPTS: [&str; 2] = ["run.sh", "torch_rows.py"];
+const SCRIPTS: [&str; 3] = ["run.sh", "torch_rows.py", "torch_models.py"];
 
 /// Makes the bundle, and prints its path.
 pub fn bundle() -> ExitCode {

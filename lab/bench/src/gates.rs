@@ -8,7 +8,7 @@ use crate::data::Data;
 use crate::harness::measure;
 use crate::row::{Row, Task, Variant};
 use crate::rows;
-use crate::rows::training::{MLP_BATCH, MLP_SIZES, Made, mlp_step};
+use crate::rows::training::{MLP_BATCH, MLP_SIZES, Made, Model, Sizes, mlp_step};
 use elinvar::cpu::Isa;
 use elinvar::{CpuDevice, Device, Result, try_run};
 use std::fmt;
@@ -81,6 +81,7 @@ const VECTOR: &str = "cpu: vector over plain, one thread";
 const CUDA: &str = "cuda over cpu";
 const VULKAN: &str = "vulkan over cuda, one card";
 const CAPTURED: &str = "captured step over plain step, time";
+const HOST: &str = "step of the smallest sizes over step, time";
 const PROFILED: &str = "profiled step over plain step, time";
 
 /// Ops whose vector kernels are compared with the definition's loops: of each kind one that
@@ -115,7 +116,8 @@ pub fn gates(seconds: f64) -> Result<Vec<Gate>> {
         all.push(compared(VULKAN, Bound::Least(0.5), &row, (&other, &cuda), seconds)?);
     }
     // Both steps are one device's: software will do, too. The processor makes the plain step, and
-    // what is left is the noise of two measurements.
+    // what is left is the noise of two measurements; that a recording could save nothing is the next
+    // gate.
     for (name, most) in [("cuda:0", 1.0), ("vulkan:0", 1.0), ("cpu", 1.05)] {
         let outcome = match Device::parse(name) {
             Ok(device) => Outcome::Ratio(captured(&device, &MLP_SIZES, MLP_BATCH, seconds)?),
@@ -123,6 +125,10 @@ pub fn gates(seconds: f64) -> Result<Vec<Gate>> {
         };
         let workload = format!("mlp on {name}");
         all.push(Gate { name: CAPTURED, workload, bound: Bound::Most(most), outcome });
+    }
+    for model in [Model::Mlp, Model::Cnn, Model::Gpt] {
+        let (outcome, workload) = (Outcome::Ratio(host(model, seconds)?), format!("{} on cpu", model.word()));
+        all.push(Gate { name: HOST, workload, bound: Bound::Most(0.05), outcome });
     }
     let price = row("train_mlp", "784-512-512-10_b128").price_of_profile(&Device::cpu(), seconds)?;
     let outcome = Outcome::Ratio(price.on / price.off);
@@ -221,6 +227,14 @@ fn captured(device: &Device, sizes: &[usize], batch: usize, seconds: f64) -> Res
     })?
 }
 
+/// The time of a step whose tensors have the fewest numbers as a multiple of that of the step: more
+/// than all that a recording could save on the processor, as the kernels' least time is in it.
+fn host(model: Model, seconds: f64) -> Result<f64> {
+    let cpu = Device::cpu();
+    let made = |sizes| model.step_of(sizes, Made::Plain, &mut Data::new(cpu.clone()));
+    try_run(|| in_turns(&mut made(Sizes::Least)?, &mut made(Sizes::Usual)?, seconds))?
+}
+
 /// Gates as rows of a table, and how many of them passed.
 pub struct Gates(pub Vec<Gate>);
 
@@ -290,6 +304,14 @@ mod tests {
     fn a_captured_step_runs() {
         let ratio = captured(&Device::cpu(), &[8, 16, 4], 4, 1e-3).unwrap();
         assert!(ratio > 0.0 && ratio.is_finite());
+    }
+
+    #[test]
+    fn the_smallest_steps_run() {
+        for model in [Model::Mlp, Model::Cnn, Model::Gpt] {
+            let mut step = model.step_of(Sizes::Least, Made::Plain, &mut Data::new(Device::cpu())).unwrap();
+            step().unwrap();
+        }
     }
 
     /// What is compared must be among the rows.

@@ -1,8 +1,8 @@
-//! Peak memory of a process. A process knows only its own peak, which never falls: each workload
-//! runs in a process of its own, and the peak of the empty program is subtracted.
+//! Peak memory of a process, or of a GPU's tensors. A peak never falls: each workload runs in a
+//! process of its own, and that of the empty program is subtracted.
 
 use crate::data::Data;
-use crate::row::{Group, Row};
+use crate::row::Row;
 use crate::{done, rows};
 use elinvar::{Device, Error, Result};
 
@@ -28,18 +28,19 @@ fn held(status: &str) -> Option<f64> {
 }
 
 /// Runs a few steps of a workload, or, by the name [`START`], multiplies two small matrices; then
-/// returns the peak memory of this process in MiB.
+/// returns the peak memory of this process in MiB; on a GPU that of its tensors.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such workload; `Unsupported` if the system does not report it;
 /// the device's errors.
 pub fn memory_of(workload: &str, device: &Device) -> Result<f64> {
+    let is_host = matches!(device, Device::Cpu(_) | Device::Reference(_));
     if workload == START {
         let mut data = Data::new(device.clone());
         let (x, w) = (data.floats(&[4, 4]), data.floats(&[4, 4]));
         done(&x.matmul(&w))?;
     } else {
-        let trained: Vec<Row> = rows().into_iter().filter(|row| row.group == Group::Training).collect();
+        let trained: Vec<Row> = rows().into_iter().filter(Row::trains).collect();
         let Some(row) = trained.iter().find(|row| row.workload == workload) else {
             let names: Vec<&str> = trained.iter().map(|row| row.workload.as_str()).collect();
             return Err(Error::argument(format!(
@@ -49,7 +50,7 @@ pub fn memory_of(workload: &str, device: &Device) -> Result<f64> {
         };
         row.repeat(device, STEPS)?;
     }
-    peak_memory()
+    if is_host { peak_memory() } else { Ok(device.memory_stats()?.peak as f64 / f64::from(1 << 20)) }
 }
 
 #[cfg(test)]

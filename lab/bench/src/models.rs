@@ -7,7 +7,7 @@ use elinvar::{Error, Result};
 
 /// Two convolutions and two linear layers.
 ///
-/// x: [n, 1, 28, 28]   y: [n, 10]
+/// x: [n, 1, side, side]   y: [n, 10]
 #[derive(Debug, Module)]
 pub struct Cnn<B: Backend> {
     conv1: Conv2d<B>,
@@ -17,15 +17,34 @@ pub struct Cnn<B: Backend> {
     fc2: Linear<B>,
 }
 
+/// The sizes of a [`Cnn`], and of its batch.
+#[derive(Clone, Copy, Debug)]
+pub struct CnnSizes {
+    /// Pixels of a side.
+    pub side: usize,
+    /// Channels of each convolution.
+    pub channels: [usize; 2],
+    /// Features between the linear layers.
+    pub inner: usize,
+    /// Images.
+    pub batch: usize,
+}
+
+impl CnnSizes {
+    /// The smallest: two convolutions of 3 x 3 and a pool leave one pixel.
+    pub const LEAST: CnnSizes = CnnSizes { side: 6, channels: [1, 1], inner: 1, batch: 1 };
+}
+
 impl<B: Backend> Cnn<B> {
     /// With weights drawn from `g`.
-    pub fn new(g: &mut Generator, device: &B::Device) -> Self {
+    pub fn new(s: CnnSizes, g: &mut Generator, device: &B::Device) -> Self {
+        let ([a, b], side) = (s.channels, (s.side - 4) / 2);
         Cnn {
-            conv1: Conv2dOptions::new(1, 32, 3).init(g, device),
-            conv2: Conv2dOptions::new(32, 64, 3).init(g, device),
+            conv1: Conv2dOptions::new(1, a, 3).init(g, device),
+            conv2: Conv2dOptions::new(a, b, 3).init(g, device),
             pool: MaxPool2d::new(2),
-            fc1: Linear::new(9216, 128, g, device),
-            fc2: Linear::new(128, 10, g, device),
+            fc1: Linear::new(b * side * side, s.inner, g, device),
+            fc2: Linear::new(s.inner, 10, g, device),
         }
     }
 }

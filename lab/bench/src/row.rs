@@ -38,11 +38,13 @@ pub enum Group {
     Large,
     /// Single ops of every kind, on ordinary sizes.
     Ops,
+    /// Whole models of ordinary sizes: steps of training, tokens written, sentences read.
+    Models,
 }
 
 impl Group {
     /// All of them, in the order of their letters.
-    pub const ALL: [Group; 10] = [
+    pub const ALL: [Group; 11] = [
         Group::Gemm,
         Group::Elementwise,
         Group::Reductions,
@@ -53,6 +55,7 @@ impl Group {
         Group::Overhead,
         Group::Large,
         Group::Ops,
+        Group::Models,
     ];
     /// One word, for a command line.
     pub fn word(self) -> &'static str {
@@ -67,11 +70,12 @@ impl Group {
             Group::Overhead => "overhead",
             Group::Large => "large",
             Group::Ops => "ops",
+            Group::Models => "models",
         }
     }
     /// Does it run only when asked for by name? Long groups do.
     pub fn is_extra(self) -> bool {
-        matches!(self, Group::Large | Group::Ops)
+        matches!(self, Group::Large | Group::Ops | Group::Models)
     }
 }
 
@@ -89,6 +93,7 @@ impl fmt::Display for Group {
             Group::Overhead => "h. overhead",
             Group::Large => "i. large",
             Group::Ops => "j. ops",
+            Group::Models => "k. models",
         })
     }
 }
@@ -257,7 +262,7 @@ impl Row {
         // Devices without a queue call the function each time; a step of training is made by other
         // code nevertheless.
         let queue = !matches!(device, Device::Cpu(_) | Device::Reference(_));
-        let graph = self.make_graph.is_some() && (queue || self.group == Group::Training);
+        let graph = self.make_graph.is_some() && (queue || self.trains());
         let others = [fixed.then_some(Variant::Static), graph.then_some(Variant::Graph)];
         [Variant::Ours].into_iter().chain(others.into_iter().flatten()).collect()
     }
@@ -294,6 +299,10 @@ impl Row {
     pub fn repeat(&self, device: &Device, times: usize) -> Result<()> {
         let mut task = self.task(Variant::Ours, device)?;
         self.run(|| (0..times).try_for_each(|_| task()))
+    }
+    /// Is it a step of training?
+    pub fn trains(&self) -> bool {
+        self.workload.starts_with("train_")
     }
     pub(crate) fn task(&self, variant: Variant, device: &Device) -> Result<Task> {
         let made = match (variant, device) {

@@ -42,6 +42,7 @@ fn rows_are_chosen_by_group_or_text() {
         ("|softmax|", 2, "a workload, whole"),
         ("", 103, "every name has it, but some groups are asked for by their names alone"),
         ("large", 28, "a group"),
+        ("models", 5, "a group that takes a large GPU"),
         ("i. large|adam", 1, "a text that begins as these names do"),
         ("j. ops|cumprod|", 3, "a text of the other such group"),
         ("|f16", 1, "a dtype"),

@@ -81,9 +81,9 @@ pub struct Conformance {
 #[command(verbatim_doc_comment)]
 pub struct Bench {
     /// Groups (gemm, elementwise, reductions, conv, attention, training, inference, overhead; ops:
-    /// single ops of every kind; large: what fills a GPU), or texts that occur in
-    /// "group|workload|shape|dtype" [default: what BENCH_ONLY says, with commas between; else all
-    /// groups but ops and large]
+    /// single ops of every kind; large: what fills a GPU; models: GPT-2 of 124 million parameters),
+    /// or texts that occur in "group|workload|shape|dtype" [default: what BENCH_ONLY says, with
+    /// commas between; else all groups but ops, large and models]
     #[arg(value_name = "GROUP|TEXT")]
     pub only: Vec<String>,
     /// Threads of the device [default: one for each processor]

@@ -44,6 +44,14 @@ const CHECKS: [(&str, &str); 5] = [
     ("racecheck", "NVIDIA's checker of races, on some ops"),
     ("devices", "what the device is, and whether it computes exactly"),
 ];
+/// Ways to run a whole model: the name of their results, and the column's title.
+const MODES: [(&str, &str); 5] = [
+    (super::lines::OURS, "ours"),
+    ("ours-graph", "ours, captured"),
+    ("torch-eager", "PyTorch"),
+    ("torch-compiled", "compiled"),
+    ("torch-graph", "CUDA graph"),
+];
 /// The peer of the ratios.
 const PEER: &str = "torch-eager";
 
@@ -79,7 +87,55 @@ impl Run {
         for (title, ours, tuned, theirs) in TABLES {
             page += &self.table(title, [ours, tuned, theirs]).0;
         }
-        page
+        page + &self.models()
+    }
+
+    /// Whole models: each way to run them, and the peak of memory.
+    fn models(&self) -> String {
+        let (mut rows, mut peaks) = (Rows::new(), BTreeMap::new());
+        for step in ["models", "models-small", "torch-models"] {
+            for (key, times) in self.rows(step) {
+                rows.entry(key).or_default().extend(times);
+            }
+            for line in self.steps.get(step).map_or(&[][..], |s| &s.lines) {
+                let text = |name: &str| line.get(name).and_then(Value::as_str);
+                let workload = text("workload").and_then(|w| w.strip_prefix("peak_memory_"));
+                if let (Some(workload), Some(peer), Some(mib)) =
+                    (workload, text("peer"), line.get("value").and_then(Value::as_f64))
+                {
+                    peaks.insert([workload.to_string(), peer.to_string()], mib);
+                }
+            }
+        }
+        if rows.is_empty() {
+            return String::new();
+        }
+        let mut text = "\n## Whole models\n\nA step of training, a token, or a batch of sentences. *Best / best* is the least time of PyTorch \
+                        over the least of ours, bold where ours is not slower.\n\n| workload | shape | type |"
+            .to_string();
+        MODES.iter().for_each(|(_, title)| _ = write!(text, " {title} |"));
+        text += " best / best |\n|---|---|---|";
+        text += &"---|".repeat(MODES.len() + 1);
+        text.push('\n');
+        for ([workload, shape, dtype], times) in &rows {
+            _ = write!(text, "| {workload} | {shape} | {dtype} |");
+            for (peer, _) in MODES {
+                let time = times.iter().find(|(p, _)| p == peer).map(|(_, t)| super::page::time(*t));
+                let peak =
+                    peaks.get(&[workload.clone(), peer.to_string()]).map(|mib| format!(", {mib:.0} MiB"));
+                _ = write!(text, " {}{} |", time.unwrap_or_default(), peak.unwrap_or_default());
+            }
+            let least = |ours: bool| {
+                let of = times.iter().filter(|(p, _)| p.starts_with(super::lines::OURS) == ours);
+                of.map(|&(_, t)| t).min_by(f64::total_cmp)
+            };
+            let ratio = least(false).zip(least(true)).map(|(their, our)| their / our);
+            let ratio = ratio.map_or_else(String::new, |r| {
+                if r >= 1.0 { format!("**{r:.2}**") } else { format!("{r:.2}") }
+            });
+            _ = writeln!(text, " {ratio} |");
+        }
+        text
     }
 
     /// The number of rows of each table that are ahead.
@@ -223,6 +279,12 @@ mod tests {
  {"peer":"ours","workload":"gemm_nn","shape":"8x8x8","dtype":"f32","median_s":2e-5,"flops":40000000},
  {"peer":"ours","workload":"copy","shape":"9","dtype":"f32","median_s":1e-5,"flops":0,"bytes":10000}],"errors":[]},
 "large-tuned":{"status":0,"seconds":1,"lines":[{"peer":"ours","workload":"gemm_nn","shape":"8x8x8","dtype":"f32","median_s":1e-5}],"errors":[]},
+"models":{"status":0,"seconds":1,"lines":[
+ {"peer":"ours","workload":"train_gpt2","shape":"L1","dtype":"f32","median_s":2e-3},
+ {"peer":"ours-graph","workload":"train_gpt2","shape":"L1","dtype":"f32","median_s":1e-3},
+ {"peer":"ours","workload":"peak_memory_train_gpt2","value":10.4,"unit":"MiB"}],"errors":[]},
+"torch-models":{"status":0,"seconds":1,"lines":[
+ {"peer":"torch-compiled","workload":"train_gpt2","shape":"L1","dtype":"f32","median_s":1.5e-3}],"errors":[]},
 "torch-large":{"status":0,"seconds":1,"lines":[
  {"peer":"torch-eager","workload":"gemm_nn","shape":"8x8x8","dtype":"f32","median_s":1.5e-5},
  {"peer":"torch-eager-nhwc","workload":"gemm_nn","shape":"8x8x8","dtype":"f32","median_s":3e-5},
@@ -237,6 +299,8 @@ mod tests {
             "1 of 2 rows are not slower than PyTorch's; the geometric mean of *PyTorch / ours* is 0.87.",
             "| gemm_nn | 8x8x8 | f32 | 20.0 µs | 2.0 TFLOP/s | 10.0 µs | 15.0 µs | **1.50** | torch-eager-nhwc 30.0 µs |",
             "| copy | 9 | f32 | 10.0 µs | 1.0 GB/s |  | 5.00 µs | 0.50 |  |",
+            "| workload | shape | type | ours | ours, captured | PyTorch | compiled | CUDA graph | best / best |",
+            "| train_gpt2 | L1 | f32 | 2.00 ms, 10 MiB | 1.00 ms |  | 1.50 ms |  | **1.50** |",
         ] {
             assert!(page.lines().any(|l| l == line), "{line}\n{page}");
         }

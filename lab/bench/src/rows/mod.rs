@@ -6,6 +6,7 @@ mod elementwise;
 mod gemm;
 mod inference;
 mod large;
+mod models;
 mod ops;
 mod overhead;
 mod reductions;
@@ -29,6 +30,7 @@ pub fn rows() -> Vec<Row> {
         overhead::rows(),
         large::rows(),
         ops::rows(),
+        models::rows(),
     ]
     .into_iter()
     .flatten()

@@ -4,15 +4,15 @@
 use super::boxed;
 use crate::data::Data;
 use crate::harness::done;
-use crate::models::{Cnn, Gpt, GptSizes};
+use crate::models::{Cnn, CnnSizes, Gpt, GptSizes};
 use crate::row::{Group, Row, Task};
 use elinvar::nn::loss::cross_entropy;
 use elinvar::nn::models::{Bert, BertConfig, Mlp};
-use elinvar::nn::optim::{Adam, Optimizer};
+use elinvar::nn::optim::{Adam, AdamW, Optimizer};
 use elinvar::nn::train::{Measured, TrainStep};
 use elinvar::nn::{Layer, Module};
 use elinvar::ops::Backend;
-use elinvar::{DType, DeviceOf, Result, Tensor};
+use elinvar::{DType, DeviceOf, Result, Tensor, autocast};
 
 /// Small enough that training on random labels, repeated over and over, does not diverge.
 const LR: f64 = 1e-4;
@@ -47,13 +47,37 @@ impl Model {
     /// # Errors
     /// The device's errors.
     pub(crate) fn step<D: DeviceOf + Clone + 'static>(self, made: Made, data: &mut Data<D>) -> Result<Task> {
+        self.step_of(Sizes::Usual, made, data)
+    }
+    /// The same of these sizes. BERT has the usual ones only.
+    pub(crate) fn step_of<D: DeviceOf + Clone + 'static>(
+        self,
+        sizes: Sizes,
+        made: Made,
+        data: &mut Data<D>,
+    ) -> Result<Task> {
+        let is_usual = sizes == Sizes::Usual;
         match self {
-            Model::Mlp => mlp_step(made, &MLP_SIZES, MLP_BATCH, data),
-            Model::Cnn => cnn_step(made, data),
-            Model::Gpt => gpt_step(made, data),
+            Model::Mlp if is_usual => mlp_step(made, &MLP_SIZES, MLP_BATCH, data),
+            Model::Mlp => mlp_step(made, &[2; 4], 1, data),
+            Model::Cnn => cnn_step(made, if is_usual { CNN_SIZES } else { CnnSizes::LEAST }, data),
+            Model::Gpt if is_usual => gpt_step(made, GPT_SIZES, GPT_BATCH, data),
+            Model::Gpt => {
+                let least = GptSizes { features: 2, heads: 1, context: 2, vocabulary: 2, ..GPT_SIZES };
+                gpt_step(made, least, 1, data)
+            }
             Model::Bert => bert_step(made, data),
         }
     }
+}
+
+/// How large the tensors of a step are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sizes {
+    /// As measured.
+    Usual,
+    /// As small as the network allows: the same calls, and next to nothing to compute.
+    Least,
 }
 
 /// How a step is made.
@@ -65,18 +89,40 @@ pub enum Made {
     Captured,
 }
 
+/// What differs between steps of one network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    pub(crate) made: Made,
+    /// Automatic mixed precision.
+    pub(crate) amp: Option<DType>,
+    /// With AdamW instead of Adam.
+    pub(crate) decays: bool,
+}
+
+impl From<Made> for Kind {
+    fn from(made: Made) -> Kind {
+        Kind { made, amp: None, decays: false }
+    }
+}
+
 /// A step of a network; `loss` is that of the batch.
-fn step<B: Backend, M: Module<B> + 'static>(
-    made: Made,
+pub(crate) fn step<B: Backend, M: Module<B> + 'static>(
+    kind: impl Into<Kind>,
     net: M,
     batch: Vec<Tensor<B>>,
     loss: impl Fn(&M, &[Tensor<B>]) -> Result<Tensor<B>> + 'static,
 ) -> Result<Task> {
-    let mut adam = Adam::new(LR);
+    let Kind { made, amp, decays } = kind.into();
+    let mut adam: Box<dyn Optimizer<B>> =
+        if decays { Box::new(AdamW::new(LR)) } else { Box::new(Adam::new(LR)) };
     let finish = |net: &M| net.parameters().iter().try_for_each(|p| done(&p.get()));
     Ok(match made {
         Made::Plain => boxed(move || {
-            adam.step(&net, &loss(&net, &batch)?.backward())?;
+            let loss = match amp {
+                Some(half) => autocast(half, || loss(&net, &batch))?,
+                None => loss(&net, &batch)?,
+            };
+            adam.step(&net, &loss.backward())?;
             finish(&net)
         }),
         Made::Captured => {
@@ -87,8 +133,11 @@ fn step<B: Backend, M: Module<B> + 'static>(
                 Ok(Measured { loss: loss(net, batch)?, samples: 1, metrics: vec![] })
             };
             let mut step = TrainStep::new(net, objective).capture();
+            if let Some(half) = amp {
+                step = step.amp(half);
+            }
             boxed(move || {
-                step.run(&mut adam, std::slice::from_ref(&batch))?;
+                step.run(&mut *adam, std::slice::from_ref(&batch))?;
                 finish(net)
             })
         }
@@ -112,21 +161,27 @@ pub(crate) fn mlp_step<D: DeviceOf + Clone + 'static>(
 }
 
 const CNN_BATCH: usize = 64;
+const CNN_SIZES: CnnSizes = CnnSizes { side: 28, channels: [32, 64], inner: 128, batch: CNN_BATCH };
 
-fn cnn_step<D: DeviceOf + Clone + 'static>(made: Made, data: &mut Data<D>) -> Result<Task> {
-    let net = Cnn::new(&mut data.generator, &data.device);
-    let batch = vec![data.floats(&[CNN_BATCH, 1, 28, 28]), data.numbers(&[CNN_BATCH], 10)];
+fn cnn_step<D: DeviceOf + Clone + 'static>(made: Made, s: CnnSizes, data: &mut Data<D>) -> Result<Task> {
+    let net = Cnn::new(s, &mut data.generator, &data.device);
+    let batch = vec![data.floats(&[s.batch, 1, s.side, s.side]), data.numbers(&[s.batch], 10)];
     step(made, net, batch, |net: &Cnn<D::Backend>, xy| Ok(cross_entropy(&net.forward(&xy[0]), &xy[1])))
 }
 
 const GPT_SIZES: GptSizes = GptSizes { layers: 4, features: 256, heads: 8, context: 128, vocabulary: 512 };
 const GPT_BATCH: usize = 8;
 
-fn gpt_step<D: DeviceOf + Clone + 'static>(made: Made, data: &mut Data<D>) -> Result<Task> {
-    let GptSizes { context: t, vocabulary, .. } = GPT_SIZES;
-    let net = Gpt::new(GPT_SIZES, &mut data.generator, &data.device);
-    let x = data.numbers(&[GPT_BATCH, t], vocabulary as i64);
-    let y = data.numbers(&[GPT_BATCH * t], vocabulary as i64);
+fn gpt_step<D: DeviceOf + Clone + 'static>(
+    made: Made,
+    sizes: GptSizes,
+    batch: usize,
+    data: &mut Data<D>,
+) -> Result<Task> {
+    let GptSizes { context: t, vocabulary, .. } = sizes;
+    let net = Gpt::new(sizes, &mut data.generator, &data.device);
+    let x = data.numbers(&[batch, t], vocabulary as i64);
+    let y = data.numbers(&[batch * t], vocabulary as i64);
     step(made, net, vec![x, y], |net: &Gpt<D::Backend>, xy| {
         Ok(cross_entropy(&net.forward(&xy[0])?.flatten(0, -2), &xy[1]))
     })

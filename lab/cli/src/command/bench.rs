@@ -2,9 +2,7 @@
 
 use crate::args::Bench;
 use elinvar::{Device, Error, ErrorKind, Result};
-use elinvar_bench::{
-    Counts, Figure, Group, OURS, Row, START, Term, VERSION, limits, memory_of, rows, threads,
-};
+use elinvar_bench::{Counts, Figure, OURS, Row, START, Term, VERSION, limits, memory_of, rows, threads};
 use elinvar_cli_support::{Bar, Verdict};
 use serde::Serialize;
 use std::env;
@@ -36,7 +34,7 @@ pub fn run(args: &Bench, out: &mut dyn Write) -> Result<Verdict> {
         }
         return Ok(Verdict::Good);
     }
-    let trained: Vec<&Row> = rows.iter().filter(|row| args.all && row.group == Group::Training).collect();
+    let trained: Vec<&Row> = rows.iter().filter(|row| args.all && row.trains()).collect();
     let mut progress = Progress::new(rows.len() + trained.len());
     let mut verdict = Verdict::Good;
     for row in &rows {
