@@ -4,6 +4,7 @@
 //! are copied. An index out of range has no error message here: the caller asks the reference for
 //! it.
 
+use super::place;
 use crate::CpuDevice;
 use crate::layout::copy::elements;
 use crate::layout::strided_iter::{self, StridedIter};
@@ -100,8 +101,7 @@ fn each<T: Element>(
     let (size, mut missed) = (rows.size, false);
     if step == 0 && rows.step == 1 {
         let row = &v[first..first + size];
-        // As an unsigned number, a negative one is beyond any size.
-        dst.extend(index.len(), |k| match row.get(index[k] as usize) {
+        dst.extend(index.len(), |k| match row.get(place(index[k])) {
             Some(&x) => x,
             None => {
                 missed = true;
@@ -110,7 +110,7 @@ fn each<T: Element>(
         });
     } else {
         dst.extend(index.len(), |k| {
-            let named = index[k] as usize;
+            let named = place(index[k]);
             missed |= named >= size;
             let named = if named < size { named as isize } else { 0 };
             v[(first + k * step).wrapping_add_signed(named * rows.step)]

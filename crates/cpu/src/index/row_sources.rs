@@ -1,5 +1,6 @@
 //! Scatters along rows that all have one index: which sources go to each element, found once.
 
+use super::place;
 use super::plan::SCATTER_RUN_MIN_ELEMENTS;
 use elinvar_core::{Result, host};
 
@@ -22,7 +23,7 @@ pub(super) struct RowSources {
 impl RowSources {
     /// None if an index is out of range, or there are too many.
     pub(super) fn new(index: &[i64], size: usize) -> Result<Option<Self>> {
-        if index.len() >= NO_SOURCE as usize || !index.iter().all(|&at| (at as usize) < size) {
+        if index.len() >= NO_SOURCE as usize || !index.iter().all(|&at| place(at) < size) {
             return Ok(None);
         }
         let mut runs: Vec<[usize; 3]> = host::with_capacity(index.len())?;

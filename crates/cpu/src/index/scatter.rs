@@ -11,6 +11,7 @@
 //!
 //! An index out of range has no error message here: the caller asks the reference for it.
 
+use super::place;
 use super::plan::{SCATTER_PART_BYTES, SCATTER_ROWS_MIN_INNER};
 use super::row_sources::RowSources;
 use crate::elementwise::cast::cast_halves;
@@ -314,10 +315,9 @@ fn slabs<T: Element>(
         for slab in start / of_slab..(start + dst.remaining()) / of_slab {
             let y = base.part(slab * of_slab, of_slab, dst);
             let (index, x) = (plan.of_slab(slab), &x[slab * plan.count * inner..][..plan.count * inner]);
-            // A negative index becomes a large one.
             if inner == 1 {
                 for (&at, &x) in index.iter().zip(x) {
-                    match y.get_mut(at as usize) {
+                    match y.get_mut(place(at)) {
                         Some(y) => f(y, x),
                         None => missed = true,
                     }
@@ -359,8 +359,7 @@ fn add_each<T: Element>(
 ) -> bool {
     let mut missed = false;
     for (column, (&x, &at)) in x.iter().zip(index).enumerate() {
-        // As an unsigned number, a negative one is beyond any size.
-        if at as usize >= size {
+        if place(at) >= size {
             missed = true;
         } else {
             f(&mut y[at as usize * pitch + column], x);
