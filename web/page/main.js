@@ -181,9 +181,10 @@ const heard = {
     images = Array.from({ length: examples.length / 64 }, (_, i) => Array.from(examples.slice(64 * i, 64 * (i + 1))));
     const of = name => devices.find(d => d.name === name);
     $('cpu-says').textContent = `WebAssembly, ${of('cpu')?.instructions ?? 'plain'}`;
-    show_gpu(Boolean(of('webgpu:0')));
     paint_all();
   },
+  // Opened and probed by the engine, or the reason why not.
+  gpu({ name, exactness, missing }) { show_gpu(missing ? null : { name, exactness }, missing); },
   idle() {
     [state, settings, hash, wrong] = ['idle', null, null, []];
     show_controls();
@@ -265,7 +266,7 @@ worker.onerror = () => heard.failed({
 });
 
 // WebGPU: what is missing is said in full.
-async function show_gpu(is_in_engine) {
+async function show_gpu(opened, missing) {
   const radio = form.querySelector('[value="webgpu:0"]');
   const says = text => { $('gpu-says').textContent = text; };
   if (!isSecureContext) return says('needs https, or localhost');
@@ -274,9 +275,9 @@ async function show_gpu(is_in_engine) {
   if (!adapter) return says('the browser found no graphics adapter');
   const { vendor, architecture } = adapter.info ?? {};
   const name = [vendor, architecture].filter(Boolean).join(' ') || 'an adapter';
-  if (!is_in_engine) return says(`${name}; not in this build`);
+  if (!opened) return says(`${name} cannot be used: ${missing}`);
   radio.dataset.there = 'yes';
-  says(name);
+  says(`${name}, ${opened.exactness}`);
   show_controls();
 }
 

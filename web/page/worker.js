@@ -1,7 +1,7 @@
 // The worker: it holds the training, runs it for a while at a time, and hears messages in between, so
 // that the page stays responsive. What it keeps of a run beside the engine's own state is the curve.
 
-import init, { Training, devices, examples, last_panic } from './engine/elinvar_web.js';
+import init, { Training, devices, examples, last_panic, webgpu } from './engine/elinvar_web.js';
 import * as store from './store.js';
 
 // A while: short enough for a smooth curve, long enough that going on costs nothing beside it.
@@ -14,6 +14,14 @@ let memory_limit = 0;
 let stopping = false;
 let saved_at = 0;
 let cannot_save = false;
+
+// A training does one thing at a time, and what waits for a GPU lets messages in.
+let turn = Promise.resolve();
+function in_turn(work) {
+  const mine = turn.then(work);
+  turn = mine.catch(() => {});
+  return mine;
+}
 
 const tell = (type, message = {}) => postMessage({ type, ...message });
 const pause = () => new Promise(resolve => setTimeout(resolve));
@@ -56,7 +64,7 @@ function begin(training, device, old = {}) {
 async function train() {
   stopping = false;
   while (!run.finished && !stopping) {
-    const news = JSON.parse(run.training.train_for(WHILE_MS));
+    const news = JSON.parse(await in_turn(() => run.training.train_for(WHILE_MS)));
     run.losses.push(...news.losses);
     run.scores.push(...news.scores);
     run.samples += news.samples;
@@ -68,11 +76,12 @@ async function train() {
   }
   if (run.finished) run.hash = run.training.hash();
   await save(false);
-  results();
+  await results();
 }
 
-function results() {
-  tell(run.finished ? 'finished' : 'stopped', { hash: run.hash, wrong: run.finished ? JSON.parse(run.training.wrong()) : [] });
+async function results() {
+  const wrong = run.finished ? JSON.parse(await in_turn(() => run.training.wrong())) : [];
+  tell(run.finished ? 'finished' : 'stopped', { hash: run.hash, wrong });
 }
 
 const handlers = {
@@ -90,16 +99,31 @@ const handlers = {
   },
   stop() { stopping = true; },
   async forget() {
-    run?.training.free();
+    await in_turn(() => run?.training.free());
     run = null;
     await store.forget();
     tell('forgotten');
   },
-  read({ pixels, id }) {
-    if (!run) throw new Error('There is no network yet that could read it: train one first.');
-    tell('read', { id, steps: run.losses.length, probabilities: Array.from(run.training.read(Float32Array.from(pixels))) });
+  async read({ pixels, id }) {
+    const probabilities = await in_turn(() => {
+      if (!run) throw new Error('There is no network yet that could read it: train one first.');
+      return run.training.read(Float32Array.from(pixels));
+    });
+    tell('read', { id, steps: run.losses.length, probabilities: Array.from(probabilities) });
   },
 };
+
+// The browser's GPU: the page is told when it is opened, or what is missing.
+let gpu = null;
+async function open_gpu() {
+  try {
+    if (!navigator.gpu) throw new Error('workers have none in this browser');
+    gpu = JSON.parse(await webgpu());
+    tell('gpu', gpu);
+  } catch (error) {
+    tell('gpu', { missing: sentence(error) });
+  }
+}
 
 let ready = false;
 const opened = (async () => {
@@ -113,16 +137,25 @@ const opened = (async () => {
     tell('notice', { message: `This browser gives the page no storage (${error.message}), so a run that is interrupted begins anew.` });
   }
   tell('ready', { devices: JSON.parse(devices()), examples: examples(160) });
+  const gpu_opened = open_gpu();
   if (!saved) return tell('idle');
   try {
-    const { losses, scores, samples, seconds, finished, hash, device } = saved;
+    const { losses, scores, samples, seconds, finished, hash } = saved;
+    let { device } = saved;
+    if (device !== 'cpu') {
+      await gpu_opened;
+      if (!gpu) {
+        tell('notice', { message: 'The saved run was on WebGPU, which is not there now: it goes on on the CPU, to the same bits.' });
+        device = 'cpu';
+      }
+    }
     begin(Training.resume(saved.bytes, device, memory_limit), device, { losses, scores, samples, seconds, finished, hash });
   } catch (error) {
     tell('notice', { message: `The saved run cannot be read, so a new one begins: ${sentence(error)}` });
     return tell('idle');
   }
   if (saved.running) await train();
-  else results();
+  else await results();
 })().catch(error => tell('failed', { message: sentence(error), fatal: !ready }));
 
 onmessage = async ({ data }) => {

@@ -1,7 +1,8 @@
 //! What the page's worker calls: a training run that goes on for a while at a time, so that the
 //! worker hears messages in between, and that is saved and resumed as bytes.
 //!
-//! Progress is told as JSON text: it is small, and the page wants objects. A panic ends the module;
+//! What waits for a device is a promise, and a training is at one of them at a time. Progress is told
+//! as JSON text: it is small, and the page wants objects. A panic ends the module;
 //! its sentence is what [`last_panic`] gives then.
 #![cfg(target_arch = "wasm32")]
 
@@ -9,7 +10,7 @@ mod run;
 
 use elinvar::core::clock;
 use elinvar::nn::data::{Digits, digits};
-use elinvar::{Device, Error};
+use elinvar::{Device, Error, Properties};
 use run::Run;
 use serde_json::json;
 use std::sync::Mutex;
@@ -53,6 +54,18 @@ pub fn devices() -> Result<String, JsError> {
     let rows =
         all.iter().map(|d| json!({ "name": d.device.to_string(), "instructions": d.properties.driver }));
     Ok(serde_json::Value::Array(rows.collect()).to_string())
+}
+
+/// The browser's WebGPU adapter, opened and probed, as JSON: `{ "name", "exactness" }`. From then on
+/// it is the device `webgpu:0`.
+///
+/// # Errors
+/// If there is none, or it lacks what is needed.
+#[wasm_bindgen]
+pub async fn webgpu() -> Result<String, JsError> {
+    let found = Device::webgpu_async().await.map_err(sentence)?;
+    let Properties { name, .. } = found.properties;
+    Ok(json!({ "name": name, "exactness": found.exactness.to_string() }).to_string())
 }
 
 /// Some images of the data set, to show what is learned: `count` times 64 numbers from 0 to 1.
@@ -102,8 +115,9 @@ impl Training {
     ///
     /// # Errors
     /// If memory is exhausted, or the loss is not finite.
-    pub fn train_for(&mut self, milliseconds: f64) -> Result<String, JsError> {
-        let progress = self.0.train_for(Duration::from_secs_f64(milliseconds / 1000.0)).map_err(sentence)?;
+    pub async fn train_for(&mut self, milliseconds: f64) -> Result<String, JsError> {
+        let time = Duration::from_secs_f64(milliseconds / 1000.0);
+        let progress = self.0.train_for(time).await.map_err(sentence)?;
         Ok(progress.to_string())
     }
     /// The state, from which it can be resumed bit for bit.
@@ -120,7 +134,7 @@ impl Training {
     /// The SHA-256 of the weights.
     ///
     /// # Errors
-    /// If memory is exhausted.
+    /// If the run has not begun.
     pub fn hash(&self) -> Result<String, JsError> {
         self.0.hash().map_err(sentence)
     }
@@ -129,15 +143,15 @@ impl Training {
     ///
     /// # Errors
     /// If memory is exhausted.
-    pub fn wrong(&self) -> Result<String, JsError> {
-        Ok(self.0.wrong().map_err(sentence)?.to_string())
+    pub async fn wrong(&self) -> Result<String, JsError> {
+        Ok(self.0.wrong().await.map_err(sentence)?.to_string())
     }
     /// The probability of each digit for an image: 64 numbers from 0 to 1, row after row.
     ///
     /// # Errors
     /// If they are not 64, or memory is exhausted.
-    pub fn read(&self, pixels: &[f32]) -> Result<Vec<f32>, JsError> {
-        self.0.read(pixels).map_err(sentence)
+    pub async fn read(&self, pixels: Vec<f32>) -> Result<Vec<f32>, JsError> {
+        self.0.read(pixels).await.map_err(sentence)
     }
 }
 

@@ -7,7 +7,8 @@ use elinvar::nn::models::{DigitsCnn, DigitsMlp, Recipe, digit_pairs};
 use elinvar::nn::optim::AdamW;
 use elinvar::nn::optim::schedule::LinearLr;
 use elinvar::nn::train::{
-    Callback, Checkpoint, Classification, EpochReport, Position, Step, Trainer, evaluate, predict,
+    Callback, Checkpoint, Classification, EpochReport, LossLater, Position, Step, Trainer, evaluate_async,
+    predict_async,
 };
 use elinvar::nn::{Layer, Module};
 use elinvar::{Any, Device, Error, Generator, Result, Tensor, io, no_grad, try_run};
@@ -34,7 +35,15 @@ pub struct Run {
     test_pairs: Pairs,
     /// `None` before the first step.
     state: Option<Checkpoint>,
+    /// Steps of a while, at most: a GPU is given them faster than it makes them.
+    most_steps: usize,
 }
+
+/// Steps of the first while on a GPU, which compiles its kernels then; of the next ones as many as
+/// take this time, which is long enough that the state, which is read after each while, costs
+/// little beside them.
+const FIRST_STEPS: usize = 1;
+const GPU_WHILE_SECONDS: f64 = 0.4;
 
 /// What a run is a function of.
 #[derive(Clone, Debug)]
@@ -123,7 +132,9 @@ impl Run {
         let (train, test) = digits()?.split(settings.seed, TEST_PART)?;
         let pairs = Arc::new(digit_pairs(&train)?);
         let loader = Loader::new(pairs, settings.batch)?.shuffle(settings.seed);
+        let is_gpu = matches!(device, Device::WebGpu(_));
         Ok(Run {
+            most_steps: if is_gpu { FIRST_STEPS } else { usize::MAX },
             optimizer: recipe.optimizer(recipe.lr),
             test_pairs: digit_pairs(&test)?,
             device,
@@ -138,35 +149,52 @@ impl Run {
     }
 
     /// Trains for about this time, and tells what is new.
-    pub fn train_for(&mut self, time: Duration) -> Result<Value> {
+    pub async fn train_for(&mut self, time: Duration) -> Result<Value> {
         let Settings { epochs, batch, .. } = self.settings;
         let total = self.loader.batches() as u64 * epochs as u64;
-        let mut news =
-            News { start: Instant::now(), time, losses: Vec::new(), scores: Vec::new(), samples: 0 };
+        let mut news = News {
+            start: Instant::now(),
+            time,
+            most_steps: self.most_steps,
+            losses: Vec::new(),
+            scores: Vec::new(),
+            samples: 0,
+        };
         let (test, device) = (&self.test_pairs, &self.device);
         let objective = Classification::new().label_smoothing(self.recipe.label_smoothing);
         let mut trainer = Trainer::new(&self.net, &mut self.optimizer, &self.loader, objective)
             .epochs(epochs)
             .schedule(LinearLr::new(1.0, 0.0, total)?)
-            .validate(|net: &Box<dyn Layer<Any>>| evaluate(net, test, test.len(), device))
+            .validate_async(async |net: &Box<dyn Layer<Any>>| {
+                evaluate_async(net, test, test.len(), device).await
+            })
             .callback(&mut news);
         if let Some(state) = self.state.take() {
             trainer = trainer.resume(state);
         }
-        let (_, state) = trainer.run_resumable(&self.device, &self.settings.to_map())?;
+        let (_, state) = trainer.run_resumable_async(&self.device, &self.settings.to_map()).await?;
         let Position { epoch, step, .. } = state.position();
         let is_finished = state.is_finished();
         self.state = Some(state);
+        let mut losses = Vec::with_capacity(news.losses.len());
+        for loss in &news.losses {
+            losses.push(loss.read().await?);
+        }
+        let seconds = news.start.elapsed().as_secs_f64();
+        if self.most_steps < usize::MAX {
+            let speed = losses.len() as f64 / seconds.max(0.001);
+            self.most_steps = ((speed * GPU_WHILE_SECONDS) as usize).clamp(1, 4 * self.most_steps);
+        }
         Ok(json!({
             "epoch": epoch.min(epochs),
             "epochs": epochs,
             "step": step,
             "steps": total,
             "batch": batch,
-            "losses": news.losses,
+            "losses": losses,
             "scores": news.scores,
             "samples": news.samples,
-            "seconds": news.start.elapsed().as_secs_f64(),
+            "seconds": seconds,
             "finished": is_finished,
         }))
     }
@@ -188,11 +216,14 @@ impl Run {
     }
 
     pub fn hash(&self) -> Result<String> {
-        Ok(io::weights_hash(&self.net.state_dict()?))
+        match &self.state {
+            Some(state) => Ok(io::weights_hash(state.model())),
+            None => Err(Error::argument("the run has not begun, so its weights are those of the seed")),
+        }
     }
 
-    pub fn wrong(&self) -> Result<Value> {
-        let read = predict(&self.net, self.test_pairs.x(), self.test.len(), &self.device)?;
+    pub async fn wrong(&self) -> Result<Value> {
+        let read = predict_async(&self.net, self.test_pairs.x(), self.test.len(), &self.device).await?;
         let wrong = read.iter().enumerate().filter(|(i, p)| p.class as i64 != self.test.labels[*i]);
         let all = wrong.map(|(i, p)| {
             json!({
@@ -203,7 +234,7 @@ impl Run {
         Ok(Value::Array(all.collect()))
     }
 
-    pub fn read(&self, pixels: &[f32]) -> Result<Vec<f32>> {
+    pub async fn read(&self, pixels: Vec<f32>) -> Result<Vec<f32>> {
         if pixels.len() != Digits::PIXELS {
             return Err(Error::argument(format!(
                 "an image has {} pixels, and not {}",
@@ -213,10 +244,10 @@ impl Run {
         }
         self.net.eval();
         let read = || {
-            let x = Tensor::from_vec(pixels.to_vec(), [1, 1, Digits::SIDE, Digits::SIDE], &self.device);
+            let x = Tensor::from_vec(pixels, [1, 1, Digits::SIDE, Digits::SIDE], &self.device);
             self.net.forward(&x).softmax(-1)
         };
-        try_run(|| no_grad(read))?.to_vec()
+        try_run(|| no_grad(read))?.to_vec_async().await
     }
 }
 
@@ -224,17 +255,18 @@ impl Run {
 struct News {
     start: Instant,
     time: Duration,
+    most_steps: usize,
     /// The mean loss of each step's samples.
-    losses: Vec<f64>,
+    losses: Vec<LossLater<Any>>,
     scores: Vec<Value>,
     samples: usize,
 }
 
 impl Callback<Any> for &mut News {
     fn step(&mut self, step: &Step<'_, Any>) -> Result<ControlFlow<()>> {
-        self.losses.push(step.loss()?);
+        self.losses.push(step.loss_later());
         self.samples += step.samples;
-        let is_over = self.start.elapsed() >= self.time;
+        let is_over = self.start.elapsed() >= self.time || self.losses.len() >= self.most_steps;
         Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
     fn epoch(&mut self, report: &EpochReport) -> Result<ControlFlow<()>> {

@@ -31,6 +31,19 @@ pub fn lab() -> Result<Command, String> {
     program("elinvar-lab")
 }
 
+/// The same with all features, as the tests have built it.
+pub fn lab_with_all_features() -> Result<Command, String> {
+    let build = ["build", "--workspace", "--all-features", "--bin", "elinvar-lab"];
+    let status = cargo(&build).status().map_err(|e| format!("cargo did not start: {e}"))?;
+    if !status.success() {
+        return Err(format!("elinvar-lab could not be built ({status}); what cargo says is above"));
+    }
+    let lab = python::target()?.join("debug").join("elinvar-lab");
+    let mut command = Command::new(lab.with_extension(env::consts::EXE_EXTENSION));
+    command.current_dir(root());
+    Ok(command)
+}
+
 fn program(name: &str) -> Result<Command, String> {
     let mut command = Command::new(built()?.join(name).with_extension(env::consts::EXE_EXTENSION));
     command.current_dir(root());

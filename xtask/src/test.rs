@@ -4,7 +4,7 @@
 //! cannot run on this machine are listed as skipped, with the reason; they are never counted as
 //! passed.
 
-use crate::{cuda, program, python, root, vulkan};
+use crate::{cuda, program, root, vulkan, web};
 use std::cell::RefCell;
 use std::env;
 use std::fs::File;
@@ -35,6 +35,7 @@ pub(crate) struct Row {
 /// Runs all steps.
 pub fn test() -> ExitCode {
     vulkan::install();
+    web::install();
     // The programs take longest to build, and tests often leave a core idle.
     let programs = Beside::start(&mut crate::cargo(&program::BUILD));
     let mut rows = Vec::new();
@@ -83,6 +84,8 @@ pub fn test() -> ExitCode {
     step("capabilities", &crate::capabilities::check);
     step("cuda", &|| cuda::there().unwrap_or_else(|| on_golden("cuda:0", &[])));
     step("same weights", &same_weights);
+    step("wasm", &web::conformance);
+    step("web", &web::page_in_browser);
     summary(&rows)
 }
 
@@ -173,18 +176,11 @@ fn vulkan_on_golden() -> Outcome {
 /// built with all features: `wgpu` takes longer to optimise than this takes to run.
 fn webgpu_on_golden() -> Outcome {
     const PART: &str = "1/64";
-    let build = ["build", "--workspace", "--all-features", "--bin", "elinvar-lab"];
-    match cargo(&build, &[]) {
-        Outcome::Passed => {}
-        other @ (Outcome::Failed(_) | Outcome::Skipped(_)) => return other,
-    }
     let run = || {
         let dir = golden()?;
-        let lab =
-            python::target().map_err(|e| Outcome::Failed(e.to_string()))?.join("debug").join("elinvar-lab");
-        let mut lab = Command::new(lab.with_extension(env::consts::EXE_EXTENSION));
+        let mut lab = program::lab_with_all_features().map_err(Outcome::Failed)?;
         lab.args(["conformance", "--device", "webgpu:0", "--part", PART, "--golden"]).arg(dir);
-        Ok(ended(lab.current_dir(root())))
+        Ok(ended(&mut lab))
     };
     run().unwrap_or_else(|outcome| outcome)
 }

@@ -45,16 +45,20 @@ pub fn web() -> ExitCode {
     }
 }
 
-/// Runs the tests. Not a part of `cargo xtask test`: compiling everything a second time, for
-/// WebAssembly, takes minutes.
+/// Runs the tests alone.
 pub fn browser() -> ExitCode {
-    cross::install(&COMPILER);
-    cross::install(&BROWSER);
+    install();
     summary(&[timed("wasm", &conformance), timed("web", &page_in_browser)])
 }
 
+/// Installs what the tests need, where that is possible.
+pub(crate) fn install() {
+    cross::install(&COMPILER);
+    cross::install(&BROWSER);
+}
+
 /// `cpu` and `reference` in WebAssembly, by Node.
-fn conformance() -> Outcome {
+pub(crate) fn conformance() -> Outcome {
     if let Some(why) = missing().or_else(no_node) {
         return Outcome::Skipped(why);
     }
@@ -62,7 +66,7 @@ fn conformance() -> Outcome {
 }
 
 /// The page in a browser.
-fn page_in_browser() -> Outcome {
+pub(crate) fn page_in_browser() -> Outcome {
     if let Some(why) = missing().or_else(no_node) {
         return Outcome::Skipped(why);
     }

@@ -13,6 +13,7 @@ pub mod order;
 pub mod philox;
 pub mod precision;
 pub mod profile;
+pub mod ready;
 pub mod rounding;
 pub mod scalar;
 pub mod settings;

@@ -1,7 +1,7 @@
 //! Naming, choosing and listing devices.
 
 use crate::any::{Any, Device};
-use crate::kinds::{cuda, vulkan, webgpu};
+use crate::kinds::{cuda, vulkan, webgpu, webgpu_async};
 use crate::probe::{Exactness, arithmetic};
 use crate::properties::{self, Properties};
 use elinvar_core::{Error, ErrorKind, MemoryStats, Result, Settings};
@@ -43,6 +43,15 @@ impl Device {
     /// WebGPU (feature `webgpu`).
     pub fn webgpu(number: usize) -> Result<Device> {
         webgpu::open(number, &Settings::default())
+    }
+    /// The first WebGPU device with its properties, opened and probed without blocking. In a
+    /// browser, which lets no program wait, there is no other way: from then on the device is found
+    /// by its name too.
+    ///
+    /// # Errors
+    /// As [`Device::webgpu`].
+    pub async fn webgpu_async() -> Result<DeviceInfo> {
+        webgpu_async().await
     }
 
     /// The device of this name, as on a command line: `cpu`, `cuda:0` (or `cuda`), `vulkan:0`,

@@ -3,7 +3,9 @@
 use crate::any::Device;
 use crate::device::DeviceInfo;
 use crate::kinds::Found;
-use crate::probe::probe;
+#[cfg(feature = "webgpu")]
+use crate::probe::probe_async;
+use crate::probe::{Exactness, probe};
 use crate::properties::{MatrixUnit, Properties};
 use elinvar_core::{DType, Error, ErrorKind, Result, Settings};
 use elinvar_driver::{Driver, Info, Kind};
@@ -50,12 +52,24 @@ pub fn card<D: Driver>(wrap: Wrap<D>) -> Result<Option<DeviceInfo>> {
     }
 }
 
+/// An opened device, described, and probed without blocking.
+#[cfg(feature = "webgpu")]
+pub async fn look_async<D: Driver>(device: GpuDevice<D>, wrap: Wrap<D>) -> Result<DeviceInfo> {
+    let exactness = probe_async::<Gpu<D>>(&device).await?;
+    described(device, exactness, wrap)
+}
+
 /// An opened device, described and probed.
 fn look<D: Driver>(device: GpuDevice<D>, wrap: Wrap<D>) -> Result<DeviceInfo> {
+    let exactness = probe::<Gpu<D>>(&device)?;
+    described(device, exactness, wrap)
+}
+
+fn described<D: Driver>(device: GpuDevice<D>, exactness: Exactness, wrap: Wrap<D>) -> Result<DeviceInfo> {
     Ok(DeviceInfo {
         description: describe(device.info()?),
         properties: properties(device.info()?),
-        exactness: probe::<Gpu<D>>(&device)?,
+        exactness,
         device: wrap(device),
     })
 }

@@ -62,3 +62,16 @@ macro_rules! kind {
 kind!(cuda, "cuda", Cuda, "CUDA", "on by default");
 kind!(vulkan, "vulkan", Vulkan, "Vulkan", "on by default");
 kind!(webgpu, "webgpu", WebGpu, "WebGPU", "off by default");
+
+/// The first WebGPU device, opened and probed without blocking.
+#[cfg(feature = "webgpu")]
+pub async fn webgpu_async() -> Result<DeviceInfo> {
+    elinvar_driver::WebGpu::prepare().await?;
+    gpu::look_async(elinvar_gpu::GpuDevice::open(0)?, Device::WebGpu).await
+}
+/// The first WebGPU device, opened and probed without blocking.
+#[cfg(not(feature = "webgpu"))]
+pub async fn webgpu_async() -> Result<DeviceInfo> {
+    // Which says that it is not there.
+    webgpu::open(0, &Settings::default()).map(|_| unreachable!("this build has none"))
+}

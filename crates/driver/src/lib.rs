@@ -9,13 +9,15 @@
 //! * [`cuda`]: NVIDIA's GPUs, through their driver's own library; looked for at run time.
 //! * [`hip`]: AMD's GPUs, through their driver's own libraries; looked for at run time.
 //! * [`vulkan`]: any GPU of any vendor, and software devices; the loader is looked for at run time.
-//! * [`webgpu`], with the feature of this name: WebGPU, by the crate `wgpu`.
+//! * [`webgpu`], with the feature of this name: WebGPU, by the crate `wgpu`; the only one in a browser.
 //! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of the layers above.
 //! * [`null`]: does nothing, and tells what it was asked for.
 //!
 //! A new driver is a folder here, with its `unsafe` in `sys`.
 
+#[cfg(not(target_arch = "wasm32"))]
 pub mod cuda;
+#[cfg(not(target_arch = "wasm32"))]
 pub mod hip;
 pub mod interp;
 mod loop_limit;
@@ -23,20 +25,27 @@ pub mod null;
 mod params;
 mod probe;
 mod requirements;
+#[cfg(not(target_arch = "wasm32"))]
 mod streams;
+#[cfg(not(target_arch = "wasm32"))]
 mod sys;
 mod touched;
 mod vendor_gemm;
+#[cfg(not(target_arch = "wasm32"))]
 pub mod vulkan;
 #[cfg(feature = "webgpu")]
 pub mod webgpu;
 
+#[cfg(not(target_arch = "wasm32"))]
 pub use cuda::Cuda;
+#[cfg(not(target_arch = "wasm32"))]
 pub use hip::Hip;
 pub use interp::Interp;
 pub use null::Null;
+#[cfg(not(target_arch = "wasm32"))]
 pub use streams::StreamDevice;
 pub use vendor_gemm::VendorGemm;
+#[cfg(not(target_arch = "wasm32"))]
 pub use vulkan::Vulkan;
 #[cfg(feature = "webgpu")]
 pub use webgpu::WebGpu;
@@ -48,6 +57,7 @@ use elinvar_kernel::ir::MmaShape;
 use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
+use std::task::Waker;
 use std::time::Duration;
 
 /// Where what was found out about devices is kept between runs: `ELINVAR_CACHE_DIR`, or the user's
@@ -266,6 +276,14 @@ pub trait PendingCopy<P>: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// `DeviceLost`.
     fn wait(self) -> Result<P>;
+    /// Is the copy done? If not, the task is woken when it is. `None` if the device calls nobody:
+    /// then a thread has to wait.
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    fn poll_done(&self, _waker: &Waker) -> Option<Result<bool>> {
+        None
+    }
 }
 
 /// Devices that have copied when they have been asked to.
@@ -283,6 +301,9 @@ impl PendingCopy<Vec<u8>> for Vec<u8> {
 pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// The word before the number in a device's name.
     const NAME: &'static str;
+    /// May the host wait for the device? A browser lets nobody wait: reads are futures there, and
+    /// nothing is measured.
+    const WAITS: bool = true;
     /// Memory of the device. Freed when dropped, but not before the work that was given to the
     /// device's queues until then is done.
     type Memory: Send + Sync + fmt::Debug;

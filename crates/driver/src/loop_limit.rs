@@ -52,6 +52,13 @@ pub trait Whole: Driver {
     /// # Errors
     /// As [`Driver::compile`].
     fn compile_whole(&self, kernel: &Kernel) -> Result<Self::Compiled>;
+    /// [`Driver::read`], as a future that waits for nothing where the host may wait.
+    ///
+    /// # Errors
+    /// As [`Driver::read`].
+    fn fetch(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> impl Future<Output = Result<()>> {
+        std::future::ready(self.read(from, bytes))
+    }
     /// # Errors
     /// As [`Driver::launch`].
     fn launch_whole(

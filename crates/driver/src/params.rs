@@ -4,6 +4,7 @@ use elinvar_core::{Error, Result};
 use elinvar_kernel::ir::{Constant, Param};
 
 /// Where each parameter is, and how many bytes all take: a multiple of 4.
+#[cfg(not(target_arch = "wasm32"))]
 pub fn layout(params: &[Param]) -> (Vec<u32>, u32) {
     let mut end = 0u32;
     let offsets = params.iter().map(|p| {
@@ -31,6 +32,7 @@ pub fn check(name: &str, declared: &[Param], given: &[Constant]) -> Result<()> {
 ///
 /// # Errors
 /// `InvalidArgument` if these are not the kernel's parameters.
+#[cfg(not(target_arch = "wasm32"))]
 pub fn block(name: &str, declared: &[Param], given: &[Constant]) -> Result<Vec<u8>> {
     check(name, declared, given)?;
     let (offsets, size) = layout(declared);

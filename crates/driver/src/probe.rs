@@ -100,7 +100,7 @@ pub struct Arithmetic {
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceLost`; `Unsupported` if it refuses a kernel.
-pub fn arithmetic<D: Whole>(device: &D) -> Result<Arithmetic> {
+pub async fn arithmetic<D: Whole>(device: &D) -> Result<Arithmetic> {
     let mut found = Arithmetic {
         fused: true,
         division: [true; 2],
@@ -116,12 +116,12 @@ pub fn arithmetic<D: Whole>(device: &D) -> Result<Arithmetic> {
         if !has {
             continue;
         }
-        found.fused &= right(device, elem, Operation::Fma)?;
-        found.division[i] &= right(device, elem, Operation::Division)?;
-        found.square_root[i] &= right(device, elem, Operation::Root)?;
-        found.compares_subnormals[i] &= right(device, elem, Operation::Subnormals)?;
-        found.keeps_zeros &= right(device, elem, Operation::FromZero)?;
-        let kept = tiny(device, elem)?;
+        found.fused &= right(device, elem, Operation::Fma).await?;
+        found.division[i] &= right(device, elem, Operation::Division).await?;
+        found.square_root[i] &= right(device, elem, Operation::Root).await?;
+        found.compares_subnormals[i] &= right(device, elem, Operation::Subnormals).await?;
+        found.keeps_zeros &= right(device, elem, Operation::FromZero).await?;
+        let kept = tiny(device, elem).await?;
         found.adds_subnormals[i] &= kept[..3].iter().all(|k| *k);
         found.rounds_subnormals[i] &= kept[3..7].iter().all(|k| *k);
         // One that is not fused is built anyway.
@@ -133,14 +133,23 @@ pub fn arithmetic<D: Whole>(device: &D) -> Result<Arithmetic> {
     Ok(found)
 }
 
+/// Is a fused multiply-add right that is emitted as the device's kernels now are?
+///
+/// # Errors
+/// As [`arithmetic`].
+#[cfg(feature = "webgpu")]
+pub async fn fuses<D: Whole>(device: &D) -> Result<bool> {
+    right(device, Elem::F32, Operation::Fma).await
+}
+
 /// Are sums and products contracted or reordered, so that they are not rounded one by one?
 ///
 /// # Errors
 /// As [`arithmetic`].
 #[cfg(feature = "webgpu")]
-pub fn contracts<D: Whole>(device: &D) -> Result<bool> {
+pub async fn contracts<D: Whole>(device: &D) -> Result<bool> {
     for rewrite in Rewrite::ALL {
-        if !right(device, Elem::F32, Operation::Rewritten(rewrite))? {
+        if !right(device, Elem::F32, Operation::Rewritten(rewrite)).await? {
             return Ok(true);
         }
     }
@@ -152,7 +161,7 @@ pub fn contracts<D: Whole>(device: &D) -> Result<bool> {
 /// conversions to it and from it.
 ///
 /// One kernel; the results of each operation stand together.
-fn tiny<D: Whole>(device: &D, elem: Elem) -> Result<Vec<bool>> {
+async fn tiny<D: Whole>(device: &D, elem: Elem) -> Result<Vec<bool>> {
     let wide = elem == Elem::F64;
     let converts = !wide && device.info().f64;
     let s = elem.scalar();
@@ -193,7 +202,7 @@ fn tiny<D: Whole>(device: &D, elem: Elem) -> Result<Vec<bool>> {
     }
     device.launch_whole(&module, &slices, &launch, None)?;
     let mut got = vec![0; count * OPERANDS_PER_KIND * size];
-    device.read(slices[3], &mut got)?;
+    device.fetch(slices[3], &mut got).await?;
     let same = |i: usize| {
         let want = cells[3].cells[i];
         let nan = (want << (64 - s.bits())) & (u64::MAX >> 1)
@@ -229,7 +238,7 @@ fn tiny_operands(wide: bool) -> [Vec<u64>; 3] {
 }
 
 /// Does an operation give the processor's bits? Subnormal numbers are left out: see [`tiny`].
-fn right<D: Whole>(device: &D, elem: Elem, operation: Operation) -> Result<bool> {
+async fn right<D: Whole>(device: &D, elem: Elem, operation: Operation) -> Result<bool> {
     let k = Builder::new("probe", [64, 1, 1]);
     let x = ["a", "b", "c"].map(|name| k.buffer(name, elem, Access::Read));
     let y = k.buffer("y", elem, Access::Write);
@@ -293,7 +302,7 @@ fn right<D: Whole>(device: &D, elem: Elem, operation: Operation) -> Result<bool>
     let launch = Launch { groups: [OPERANDS_PER_KIND as u32 / 64, 1, 1], params: Vec::new() };
     device.launch_whole(&module, &slices, &launch, None)?;
     let mut got = vec![0; OPERANDS_PER_KIND * size];
-    device.read(slices[3], &mut got)?;
+    device.fetch(slices[3], &mut got).await?;
     let [a, b, c] = &operands;
     Ok((0..OPERANDS_PER_KIND).all(|i| {
         let got = &got[i * size..][..size];
@@ -375,7 +384,7 @@ const PROBED_PASSES: u32 = 200_000;
 ///
 /// One loop, and loops in a loop, of which each pass computes something that no compiler knows a
 /// formula for; how many there were is counted beside it.
-pub fn loop_limit<D: Whole>(device: &D) -> Result<Option<u64>> {
+pub async fn loop_limit<D: Whole>(device: &D) -> Result<Option<u64>> {
     let k = Builder::new("probe_loops", [1, 1, 1]);
     let y = k.buffer("y", Elem::U32, Access::Write);
     let [outer, inner] = ["outer", "inner"].map(|name| k.param(name, Scalar::U32));
@@ -393,7 +402,7 @@ pub fn loop_limit<D: Whole>(device: &D) -> Result<Option<u64>> {
         let launch = Launch { groups: [1; 3], params: shape.map(Constant::from).to_vec() };
         device.launch_whole(&module, &[slice], &launch, None)?;
         let mut got = [0; 8];
-        device.read(slice, &mut got)?;
+        device.fetch(slice, &mut got).await?;
         let count = u32::from_le_bytes([got[0], got[1], got[2], got[3]]);
         if count < PROBED_PASSES {
             // Of each round of the inner loop there were two passes more: that with which it ended,
@@ -408,7 +417,7 @@ pub fn loop_limit<D: Whole>(device: &D) -> Result<Option<u64>> {
 /// Are lanes of a subgroup of this size neighbours in the order of the local index, in each
 /// workgroup of whole subgroups?
 #[cfg(feature = "webgpu")]
-pub fn lanes_are_neighbours<D: Whole>(device: &D, lanes: u32) -> Result<bool> {
+pub async fn lanes_are_neighbours<D: Whole>(device: &D, lanes: u32) -> Result<bool> {
     let threads = lanes.max(64);
     let k = Builder::new("probe_lanes", [threads, 1, 1]);
     k.subgroup(lanes);
@@ -424,7 +433,7 @@ pub fn lanes_are_neighbours<D: Whole>(device: &D, lanes: u32) -> Result<bool> {
     let slice = Slice { memory: &memory, offset: 0, len };
     device.launch_whole(&module, &[slice], &Launch { groups: [1; 3], params: Vec::new() }, None)?;
     let mut got = vec![0; len as usize];
-    device.read(slice, &mut got)?;
+    device.fetch(slice, &mut got).await?;
     let got: Vec<u32> =
         got.chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().expect("of four"))).collect();
     let first = |i: u32| i / lanes * lanes;

@@ -39,6 +39,7 @@ impl Touched {
         *written |= t.writes;
         self.longest = self.longest.max(t.len);
     }
+    #[cfg(not(target_arch = "wasm32"))]
     pub fn clear(&mut self) {
         self.ranges.clear();
         self.longest = 0;

@@ -130,13 +130,18 @@ fn vulkans_arithmetic_is_the_interpreters() {
 #[test]
 fn webgpus_arithmetic_is_the_interpreters() {
     use elinvar_driver::WebGpu;
-    use elinvar_kernel::emit::wgsl::Target;
+    use elinvar_kernel::emit::wgsl::{Fma, Target};
     let Some(d) = first::<WebGpu>() else { return };
     println!("{:?}", d.target());
     check(&d);
     // No more than WebGPU promises.
     let found = *d.target();
-    check(&d.with_target(Target { dialect: found.dialect, ..Target::WEBGPU }));
+    let bare = Target { dialect: found.dialect, ..Target::WEBGPU };
+    let d = d.with_target(bare);
+    check(&d);
+    if found.fma == Fma::BuiltOfF64 {
+        check(&d.with_target(Target { fma: found.fma, ..bare }));
+    }
 }
 
 /// What other devices lack is built here, and compared.

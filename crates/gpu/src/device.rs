@@ -8,7 +8,10 @@ use crate::queues::{Queue, Queues};
 use crate::timeline::Timeline;
 use crate::tune::{self, Tuner};
 use crate::{Gpu, probe_f64_mma};
-use elinvar_core::{DType, DeviceKind, Error, ErrorKind, MemoryStats, Precision, Result, Scalar, Settings};
+use elinvar_core::clock::Instant;
+use elinvar_core::{
+    Autotune, DType, DeviceKind, Error, ErrorKind, MemoryStats, Precision, Result, Scalar, Settings,
+};
 use elinvar_driver::{Driver, Info};
 use elinvar_gpu_kernels::launch::{Key, Machine, Work};
 use elinvar_kernel::ir::{Access, MmaShape};
@@ -19,7 +22,7 @@ use std::fmt;
 use std::mem::{Discriminant, discriminant};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 mod profiled;
 
@@ -363,6 +366,9 @@ impl<D: Driver> OpenDevice<D> {
         let pool = MemoryPool::new(&settings, driver.info().suballocates);
         if let Some(bytes) = settings.pool_initial {
             pool.preallocate(&driver, bytes).map_err(|e| e.at("pool_initial"))?;
+        }
+        if !D::WAITS {
+            settings.autotune = Some(Autotune::Off);
         }
         let autotune = *settings.autotune.get_or_insert_default();
         let device = tune::device_name::<D>(driver.info());

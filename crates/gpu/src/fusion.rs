@@ -146,8 +146,8 @@ pub(crate) fn defer<D: Driver>(
         return GpuBuffer::uninit(d, to, 0);
     }
     let machine = d.machine()?;
-    let (most, broadcasts) =
-        (fusion_plan::max_fused_maps(&machine), fusion_plan::recomputes_broadcasts(&machine));
+    let (most, operands) = (fusion_plan::max_fused_maps(&machine), fusion_plan::max_operands(&machine));
+    let broadcasts = fusion_plan::recomputes_broadcasts(&machine);
     let (mut maps, mut outside) = (1, KernelInputs::new());
     for v in x {
         let node = &v.buffer.node;
@@ -161,7 +161,7 @@ pub(crate) fn defer<D: Driver>(
             // The other operands may be one more each.
             let fits = plan.joins(node, v.layout, dtype)
                 || broadcasts && plan.broadcasts(node, v.layout, dtype).is_some();
-            if fits && maps + plan.maps <= most && with.len() + x.len() - 1 <= fusion_plan::MAX_OPERANDS {
+            if fits && maps + plan.maps <= most && with.len() + x.len() - 1 <= operands {
                 (maps, outside) = (maps + plan.maps, with);
                 continue;
             }
@@ -279,7 +279,7 @@ pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<DeferredMap<D>>
     let keeps: Vec<usize> = [last].into_iter().chain((0..last).filter(|&i| shared(i))).collect();
 
     let d = &plan.device;
-    if last > 0 && steps.outside.len() + keeps.len() > d.info()?.buffers as usize {
+    if last > 0 && !fusion_plan::fits(&d.machine()?, steps.outside.len(), keeps.len()) {
         // One after the other.
         for (inner, _) in &plan.operands {
             inner.piece()?;

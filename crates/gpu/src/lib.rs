@@ -55,8 +55,10 @@ use std::marker::PhantomData;
 pub struct Gpu<D>(PhantomData<fn() -> D>);
 
 /// The backend of NVIDIA's devices.
+#[cfg(not(target_arch = "wasm32"))]
 pub type Cuda = Gpu<elinvar_driver::Cuda>;
 /// The backend of Vulkan's devices.
+#[cfg(not(target_arch = "wasm32"))]
 pub type Vulkan = Gpu<elinvar_driver::Vulkan>;
 /// The backend of WebGPU's devices.
 #[cfg(feature = "webgpu")]

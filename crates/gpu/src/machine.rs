@@ -12,6 +12,7 @@ pub(crate) fn machine(i: &Info) -> Machine<'_> {
             Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => false,
         },
         needs_short_kernels: i.short,
+        buffers: i.buffers,
         limits: WorkgroupLimits {
             invocations: i.invocations,
             shared: i.shared,

@@ -2,6 +2,7 @@
 //! themselves.
 
 use crate::module::StateDict;
+use crate::reads::Reader;
 use crate::{Module, Param};
 use elinvar_core::{Error, HostTensor, Result, Scalar, Shape};
 use elinvar_ops::Backend;
@@ -263,10 +264,13 @@ impl<B: Backend> Ema<B> {
     /// # Errors
     /// What the device reports.
     pub fn state_dict(&self) -> Result<StateDict> {
+        self.state_by(&mut |x| x.to_host())
+    }
+    pub(crate) fn state_by(&self, read: &mut Reader<'_, B>) -> Result<StateDict> {
         let mut all = StateDict::new();
         all.insert(UPDATES.to_owned(), HostTensor::from_vec(vec![self.updates as i64], Shape::scalar())?);
         for (name, t) in &self.averages {
-            all.insert(format!("{PREFIX}{name}"), t.to_host().map_err(|e| e.at(name).at("ema"))?);
+            all.insert(format!("{PREFIX}{name}"), read(t).map_err(|e| e.at(name).at("ema"))?);
         }
         Ok(all)
     }

@@ -45,6 +45,7 @@ pub mod module;
 pub mod optim;
 mod own;
 mod param;
+mod reads;
 pub mod train;
 
 pub use buffer::{Buffer, DrawnStream, Mode, RandomState};
@@ -54,3 +55,4 @@ pub use elinvar_tensor::{Generator, Gradients, Tensor};
 pub use layer::{Layer, Sequential};
 pub use module::{LoadReport, Module, Part, Rename, StateDict, Strict, Visit};
 pub use param::Param;
+pub use reads::Reader;

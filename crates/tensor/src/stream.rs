@@ -284,7 +284,8 @@ impl<B: Backend> fmt::Debug for Pinned<B> {
 /// A copy that is under way, with the pinned memory that it needs. Waited for, or awaited as a
 /// future, it gives the memory back; dropped, it is waited for.
 ///
-/// As a future, it has a thread that waits for the device, from its first poll on.
+/// As a future, it has a thread that waits for the device, from its first poll on; but in a browser,
+/// which has no threads, and wakes the task itself.
 #[must_use = "a copy that is dropped is waited for"]
 pub struct Transfer<B: Backend> {
     device: B::Device,
@@ -339,6 +340,10 @@ impl<B: Backend> Future for Transfer<B> {
     type Output = Result<Pinned<B>>;
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
+        let told = this.object.as_ref().and_then(|o| o.poll_done(context.waker()));
+        if let Some(is_done) = told {
+            return if is_done? { Poll::Ready(this.finish()) } else { Poll::Pending };
+        }
         let locked = |w: &Mutex<Waker>| w.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match &this.waker {
             // First, so that it is not missed when the event comes now.

@@ -12,6 +12,7 @@ pub use sys::{
 
 use crate::loop_limit::{Whole, cut_launches};
 use crate::{Driver, Info, Slice, VendorGemm, one_queue, probe};
+use elinvar_core::ready::ready;
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv;
@@ -98,7 +99,7 @@ impl Driver for Vulkan {
         let shared = Arc::new(Shared::open(physical)?);
         let info = shared.physical.info.clone();
         let mut device = Vulkan { shared, info, arithmetic, pipelines: [const { AtomicU32::new(0) }; 2] };
-        let found = probe::arithmetic(&device)?;
+        let found = ready(probe::arithmetic(&device))?;
         device.arithmetic = spirv::Device {
             fused: found.fused,
             division: found.division,
@@ -112,7 +113,7 @@ impl Driver for Vulkan {
             ..arithmetic
         };
         device.info.short = !device.arithmetic.fused && !device.arithmetic.wide;
-        device.info.max_loop_iterations = probe::loop_limit(&device)?;
+        device.info.max_loop_iterations = ready(probe::loop_limit(&device))?;
         Ok(device)
     }
     fn info(&self) -> &Info {

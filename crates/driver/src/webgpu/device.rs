@@ -4,13 +4,12 @@
 use super::pipeline::Layouts;
 use super::queue::Queue;
 use crate::{Info, Kind};
+use elinvar_core::ready::ready;
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::emit::wgsl::{Dialect, Target};
 use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
 
 /// What everything that was made by a device shares.
 pub struct Shared {
@@ -33,20 +32,13 @@ struct Faults {
     first: Mutex<Option<Error>>,
 }
 
-/// The result of a future of `wgpu`, which natively is there at once.
-pub fn now<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::yield_now(),
-        }
-    }
-}
+/// In a browser a program goes on when what it waits for is there, and cannot wait.
+pub const IN_BROWSER: bool = cfg!(target_arch = "wasm32");
 
 /// The system's own interface, so that a card is listed once.
-const BACKENDS: wgpu::Backends = if cfg!(windows) {
+const BACKENDS: wgpu::Backends = if IN_BROWSER {
+    wgpu::Backends::BROWSER_WEBGPU
+} else if cfg!(windows) {
     wgpu::Backends::DX12
 } else if cfg!(target_vendor = "apple") {
     wgpu::Backends::METAL
@@ -58,7 +50,7 @@ const BACKENDS: wgpu::Backends = if cfg!(windows) {
 ///
 /// # Errors
 /// `DriverMissing` if there is none.
-pub fn adapters() -> Result<Vec<wgpu::Adapter>> {
+pub async fn adapters() -> Result<Vec<wgpu::Adapter>> {
     static INSTANCE: OnceLock<wgpu::Instance> = OnceLock::new();
     let instance = INSTANCE.get_or_init(|| {
         wgpu::Instance::new(wgpu::InstanceDescriptor {
@@ -68,12 +60,16 @@ pub fn adapters() -> Result<Vec<wgpu::Adapter>> {
             ..wgpu::InstanceDescriptor::new_without_display_handle()
         })
     });
-    let mut all = now(instance.enumerate_adapters(BACKENDS));
+    let mut all = instance.enumerate_adapters(BACKENDS).await;
     if all.is_empty() {
         return Err(Error::new(
             ErrorKind::DriverMissing,
-            "webgpu: this machine has no adapter; install the GPU's driver, or a software one (on Debian: apt-get \
-             install libvulkan1 mesa-vulkan-drivers)",
+            if IN_BROWSER {
+                "webgpu: the browser has WebGPU, and no adapter for it on this machine"
+            } else {
+                "webgpu: this machine has no adapter; install the GPU's driver, or a software one (on Debian: apt-get \
+                 install libvulkan1 mesa-vulkan-drivers)"
+            },
         ));
     }
     // Stable: adapters of one kind stay in the order of the system.
@@ -97,7 +93,7 @@ pub fn info(adapter: &wgpu::Adapter) -> Info {
     let (i, l) = (adapter.get_info(), adapter.limits());
     let lanes = lanes(&i);
     Info {
-        name: i.name,
+        name: if i.name.is_empty() { "an adapter without a name".into() } else { i.name },
         kind: kind(i.device_type),
         driver: format!("{} {}, WebGPU over {}", i.driver, i.driver_info, i.backend),
         // WebGPU does not tell.
@@ -124,6 +120,9 @@ pub fn info(adapter: &wgpu::Adapter) -> Info {
     }
 }
 
+/// No part of WebGPU, and only where it is over another interface.
+const WIDE_NUMBERS: wgpu::Features = wgpu::Features::SHADER_F64.union(wgpu::Features::SHADER_INT64);
+
 /// Lanes of kernels where a device's subgroups are of no fixed size: as many as most GPUs have.
 const EMULATED_LANES: u32 = 32;
 
@@ -137,10 +136,11 @@ impl Shared {
     ///
     /// # Errors
     /// `Unsupported` if the adapter refuses.
-    pub fn open(adapter: &wgpu::Adapter) -> Result<(Arc<Shared>, Target)> {
+    pub async fn open(adapter: &wgpu::Adapter) -> Result<(Arc<Shared>, Target)> {
         let (info, limits) = (info(adapter), adapter.limits());
-        let wanted = wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::SUBGROUP;
-        let features = adapter.features() & wanted;
+        let wanted = wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::SUBGROUP | WIDE_NUMBERS;
+        // A browser's times are reads that cannot be waited for.
+        let features = if IN_BROWSER { wgpu::Features::empty() } else { adapter.features() & wanted };
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("elinvar"),
             required_features: features,
@@ -148,7 +148,9 @@ impl Shared {
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             ..wgpu::DeviceDescriptor::default()
         };
-        let (device, raw_queue) = now(adapter.request_device(&descriptor))
+        let (device, raw_queue) = adapter
+            .request_device(&descriptor)
+            .await
             .map_err(|e| Error::unsupported(format!("webgpu: {}: {e}", info.name)))?;
         let faults = Arc::new(Faults::default());
         let seen = faults.clone();
@@ -162,7 +164,7 @@ impl Shared {
             first.get_or_insert_with(|| error("work before", &e));
         }));
         let target = Target {
-            dialect: Dialect::Naga,
+            dialect: if IN_BROWSER { Dialect::Tint } else { Dialect::Naga },
             subgroup: lanes(&adapter.get_info()).filter(|_| features.contains(wgpu::Features::SUBGROUP)),
             buffers: info.buffers,
             shared: info.shared,
@@ -196,20 +198,29 @@ impl Shared {
     pub fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Relaxed)
     }
+    /// Has it f64 and i64, to build a fused multiply-add from?
+    pub fn has_wide_numbers(&self) -> bool {
+        self.device.features().contains(WIDE_NUMBERS)
+    }
     pub fn has_clock(&self) -> bool {
         self.device.features().contains(wgpu::Features::TIMESTAMP_QUERY)
     }
 
-    /// Runs calls of `wgpu`, and gives the error that they caused.
+    /// Runs calls of `wgpu`, and gives the error that they caused. A browser tells it later: it is
+    /// the error of a call that comes then.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`; `Unsupported` with what validation says.
     pub fn scoped<T>(&self, what: &str, f: impl FnOnce() -> T) -> Result<T> {
         use wgpu::ErrorFilter as E;
+        if IN_BROWSER {
+            let value = f();
+            return self.check().map(|()| value);
+        }
         let [memory, validation, internal] =
             [E::OutOfMemory, E::Validation, E::Internal].map(|e| self.device.push_error_scope(e));
         let value = f();
-        let errors = [now(internal.pop()), now(validation.pop()), now(memory.pop())];
+        let errors = [ready(internal.pop()), ready(validation.pop()), ready(memory.pop())];
         self.check()?;
         match errors.into_iter().flatten().next() {
             Some(e) => Err(error(what, &e)),
@@ -217,12 +228,16 @@ impl Shared {
         }
     }
     /// # Errors
+    /// `DeviceLost` if it is.
+    pub fn is_there(&self) -> Result<()> {
+        let Some(why) = self.faults.lost.get() else { return Ok(()) };
+        let text = format!("webgpu: {} was lost: {why}", self.info.name);
+        Err(Error::new(ErrorKind::DeviceLost, text))
+    }
+    /// # Errors
     /// `DeviceLost` if it is; what went wrong in work that was given before.
     pub fn check(&self) -> Result<()> {
-        if let Some(why) = self.faults.lost.get() {
-            let text = format!("webgpu: {} was lost: {why}", self.info.name);
-            return Err(Error::new(ErrorKind::DeviceLost, text));
-        }
+        self.is_there()?;
         match self.faults.first.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(e) => Err(e),
             None => Ok(()),
@@ -259,6 +274,13 @@ impl Shared {
     pub fn wait_for(&self, submission: u64) -> Result<()> {
         let index = self.queue().index(submission);
         let Some(index) = index else { return self.check() };
+        if IN_BROWSER {
+            self.check()?;
+            return Err(Error::unsupported(
+                "webgpu: a browser lets no program wait for the device; read by `to_vec_async`, `item_async` or \
+                 `to_host_async`",
+            ));
+        }
         self.poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: None })
     }
     fn poll(&self, how: wgpu::PollType) -> Result<()> {

@@ -1,11 +1,12 @@
 //! WebGPU buffers for tensors, and reads: copies to buffers that the host maps.
 
 use super::WebGpu;
-use super::device::Shared;
+use super::device::{IN_BROWSER, Shared};
 use crate::Slice;
 use elinvar_core::{Error, ErrorKind, Result};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 
 /// Bytes of a buffer for reading, at least; what all sizes are multiples of.
 const MIN_READ_BYTES: u64 = 64 << 10;
@@ -37,6 +38,9 @@ impl Memory {
         let make = || buffer(shared, bytes, usage);
         let buffer = make().or_else(|e| {
             // What was dropped may still wait for work that is not done.
+            if IN_BROWSER {
+                return Err(e);
+            }
             shared.wait()?;
             make().map_err(|_| e)
         })?;
@@ -74,7 +78,18 @@ struct Read {
     len: u64,
     submission: u64,
     /// What became of mapping it.
-    mapped: Arc<Mutex<Option<Result<(), wgpu::BufferAsyncError>>>>,
+    mapped: Arc<Mutex<Mapped>>,
+}
+
+/// What became of mapping a buffer, and who is to be told.
+#[derive(Default)]
+struct Mapped {
+    result: Option<Result<(), wgpu::BufferAsyncError>>,
+    waker: Option<Waker>,
+}
+
+fn locked(mapped: &Mutex<Mapped>) -> MutexGuard<'_, Mapped> {
+    mapped.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Transfer {
@@ -95,10 +110,14 @@ impl Transfer {
         let buffer = readback(shared, words)?;
         let whole = Slice { offset: from.offset - skipped, len: words, ..from };
         let submission = shared.queue().fetch(shared, whole, &buffer)?;
-        let mapped = Arc::new(Mutex::new(None));
+        let mapped: Arc<Mutex<Mapped>> = Arc::default();
         let told = mapped.clone();
         buffer.map_async(wgpu::MapMode::Read, 0..words, move |result| {
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            let mut told = locked(&told);
+            told.result = Some(result);
+            let waker = told.waker.take();
+            drop(told);
+            waker.into_iter().for_each(Waker::wake);
         });
         let under_way = Some(Read { buffer, skipped, len: from.len, submission, mapped });
         Ok(Transfer { shared: shared.clone(), pinned, under_way })
@@ -110,21 +129,41 @@ impl Transfer {
     /// `DeviceLost`.
     pub(super) fn read(mut self, bytes: &mut [u8]) -> Result<()> {
         let Some(read) = self.under_way.take() else { return Ok(()) };
-        self.shared.wait_for(read.submission)?;
-        // If another thread has waited for the work, the host is told of the bytes at the next
-        // look.
-        self.shared.reached(read.submission)?;
+        if !read.is_mapped() {
+            self.shared.wait_for(read.submission)?;
+            // If another thread has waited for the work, the host is told of the bytes at the next
+            // look.
+            self.shared.reached(read.submission)?;
+        }
         read.take(&self.shared, bytes)
+    }
+
+    /// Ready when the bytes are there; the task is woken then, which natively needs someone who
+    /// looks at the device.
+    pub(super) fn poll_done(&self, waker: &Waker) -> Poll<Result<()>> {
+        let Some(read) = &self.under_way else { return Poll::Ready(Ok(())) };
+        if let Err(e) = self.shared.check() {
+            return Poll::Ready(Err(e));
+        }
+        let mut mapped = locked(&read.mapped);
+        if mapped.result.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        mapped.waker = Some(waker.clone());
+        Poll::Pending
     }
 }
 
 impl Read {
+    fn is_mapped(&self) -> bool {
+        locked(&self.mapped).result.is_some()
+    }
     /// Copies bytes that the host has.
     ///
     /// # Errors
     /// `DeviceLost`.
     fn take(self, shared: &Shared, bytes: &mut [u8]) -> Result<()> {
-        let result = self.mapped.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let result = locked(&self.mapped).result.take();
         let lost = |why: String| {
             Error::new(ErrorKind::DeviceLost, format!("webgpu: reading from {}: {why}", shared.info.name))
         };
@@ -163,6 +202,13 @@ impl crate::PendingCopy<Vec<u8>> for Transfer {
         let mut pinned = std::mem::take(&mut self.pinned);
         self.read(&mut pinned)?;
         Ok(pinned)
+    }
+    fn poll_done(&self, waker: &Waker) -> Option<Result<bool>> {
+        // Natively, a thread looks at the device.
+        IN_BROWSER.then(|| match Transfer::poll_done(self, waker) {
+            Poll::Ready(done) => done.map(|()| true),
+            Poll::Pending => Ok(false),
+        })
     }
 }
 

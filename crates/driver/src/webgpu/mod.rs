@@ -1,5 +1,9 @@
 //! WebGPU, by the crate `wgpu`: natively over Vulkan, Direct3D 12 or Metal, whichever the system
-//! has.
+//! has; in a browser, the browser's.
+//!
+//! **A browser lets nobody wait.** Opening is a future there ([`WebGpu::prepare`]), reads are
+//! transfers that wake a task, what waits is an error, and what was wrong with a call is told by a
+//! later one.
 //!
 //! A kernel is emitted as WGSL for this very device: what WGSL does not promise, or the device does
 //! not do exactly, as probed when it is opened, is built from what it does. Memory is words of 4
@@ -22,15 +26,16 @@ pub use timestamp::Timestamp;
 
 use crate::loop_limit::{Whole, cut_launches};
 use crate::{Driver, Info, Slice, VendorGemm, one_queue, probe};
-use device::Shared;
-use elinvar_core::{Error, Result};
+use device::{IN_BROWSER, Shared};
+use elinvar_core::ready::ready;
+use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::wgsl::{self, Fma, Target};
 use elinvar_kernel::interp::Launch;
 use pipeline::Pipeline;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// An opened WebGPU device.
@@ -73,29 +78,80 @@ impl WebGpu {
             .map_err(|e| Error::unsupported(format!("webgpu: {e} ({})", self.info.name)))
     }
 
+    /// [`Driver::open`] that waits for nothing.
+    ///
+    /// # Errors
+    /// As [`Driver::open`].
+    pub async fn open_async(number: usize) -> Result<WebGpu> {
+        let adapter = crate::numbered(Self::NAME, device::adapters().await?, number)?;
+        let (shared, target) = Shared::open(&adapter).await?;
+        let info = shared.info.clone();
+        let mut device = WebGpu { shared, info, target };
+        device.probe().await?;
+        Ok(device)
+    }
+    /// Opens the browser's adapter, which takes a while that a browser lets nobody wait for:
+    /// [`Driver::open`] gives it from then on. Elsewhere there is nothing to prepare.
+    ///
+    /// # Errors
+    /// As [`Driver::open`].
+    pub async fn prepare() -> Result<()> {
+        // If it was lost since, there may be another one.
+        if IN_BROWSER && WebGpu::prepared().is_err() {
+            let device = WebGpu::open_async(0).await?;
+            *prepared().lock().unwrap_or_else(PoisonError::into_inner) = Some(device);
+        }
+        Ok(())
+    }
+    /// The browser's adapter: all who open it share a device and its queue.
+    fn prepared() -> Result<WebGpu> {
+        let prepared = prepared().lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(WebGpu { shared, info, target }) = &*prepared else {
+            let text =
+                "webgpu: a browser's adapter is opened by `Device::webgpu_async`, before anything else";
+            return Err(Error::new(ErrorKind::DriverMissing, text));
+        };
+        shared.is_there()?;
+        Ok(WebGpu { shared: shared.clone(), info: info.clone(), target: *target })
+    }
+
     /// What the device was found to do, as far as kernels depend on it.
-    fn probe(&mut self) -> Result<()> {
-        let found = probe::arithmetic(self)?;
+    async fn probe(&mut self) -> Result<()> {
+        let found = probe::arithmetic(self).await?;
+        let contracts = probe::contracts(self).await?;
         self.target = Target {
-            fma: if found.fused { Fma::Fused } else { Fma::Built },
+            fma: match found.fused {
+                true => Fma::Fused,
+                false if self.shared.has_wide_numbers() => Fma::BuiltOfF64,
+                false => Fma::Built,
+            },
             division: found.division[0],
             square_root: found.square_root[0],
             adds_subnormals: found.adds_subnormals[0],
             fuses_subnormals: found.fuses_subnormals[0],
             rounds_subnormals: found.rounds_subnormals[0],
-            contracts: probe::contracts(self)?,
+            contracts,
             keeps_zeros: found.keeps_zeros,
             ..self.target
         };
-        self.info.short = !found.fused;
-        self.info.max_loop_iterations = probe::loop_limit(self)?;
+        if self.target.fma == Fma::BuiltOfF64 && !probe::fuses(self).await? {
+            self.target.fma = Fma::Built;
+        }
+        self.info.short = self.target.fma == Fma::Built;
+        self.info.max_loop_iterations = probe::loop_limit(self).await?;
         if let Some(lanes) = self.target.subgroup
-            && !probe::lanes_are_neighbours(self, lanes)?
+            && !probe::lanes_are_neighbours(self, lanes).await?
         {
             self.target.subgroup = None;
         }
         Ok(())
     }
+}
+
+/// The browser's adapter, once it is opened.
+fn prepared() -> &'static Mutex<Option<WebGpu>> {
+    static PREPARED: Mutex<Option<WebGpu>> = Mutex::new(None);
+    &PREPARED
 }
 
 impl fmt::Debug for WebGpu {
@@ -113,6 +169,7 @@ impl Drop for WebGpu {
 
 impl Driver for WebGpu {
     const NAME: &'static str = "webgpu";
+    const WAITS: bool = !IN_BROWSER;
     type Memory = Memory;
     type Timestamp = Timestamp;
     // Launches are recorded into command buffers anyway, many into one.
@@ -126,15 +183,16 @@ impl Driver for WebGpu {
     one_queue!();
 
     fn list() -> Result<Vec<Info>> {
-        Ok(device::adapters()?.iter().map(device::info).collect())
+        if IN_BROWSER {
+            return Ok(vec![WebGpu::prepared()?.info.clone()]);
+        }
+        Ok(ready(device::adapters())?.iter().map(device::info).collect())
     }
     fn open(number: usize) -> Result<WebGpu> {
-        let adapter = crate::numbered(Self::NAME, device::adapters()?, number)?;
-        let (shared, target) = Shared::open(&adapter)?;
-        let info = shared.info.clone();
-        let mut device = WebGpu { shared, info, target };
-        device.probe()?;
-        Ok(device)
+        if IN_BROWSER {
+            return crate::numbered(Self::NAME, vec![WebGpu::prepared()?], number);
+        }
+        ready(WebGpu::open_async(number))
     }
     fn info(&self) -> &Info {
         &self.info
@@ -186,6 +244,15 @@ impl Driver for WebGpu {
 
 impl Whole for WebGpu {
     type Compiled = Pipeline;
+    async fn fetch(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
+        if !IN_BROWSER {
+            return self.read(from, bytes);
+        }
+        let from = Slice { len: bytes.len() as u64, ..from };
+        let transfer = Transfer::of(&self.shared, from, Vec::new())?;
+        std::future::poll_fn(|context| transfer.poll_done(context.waker())).await?;
+        transfer.read(bytes)
+    }
     fn compile_whole(&self, kernel: &Kernel) -> Result<Pipeline> {
         Pipeline::new(&self.shared, kernel, &self.wgsl(kernel)?)
     }

@@ -6,8 +6,11 @@ use crate::launch::Machine;
 
 /// Maps in one kernel, at most: their results are held in registers.
 const MAX_FUSED_MAPS: usize = 16;
-/// Operands of one kernel, at most, with results a third of what most devices allow buffers.
-pub const MAX_OPERANDS: usize = 8;
+/// Operands of one kernel, at most.
+const MAX_OPERANDS: usize = 8;
+/// Buffers of a kernel that are no operands, at least: a result, and numbers that are too many for
+/// parameters.
+const OTHER_BUFFERS: usize = 2;
 /// Elements of a map that others compute where they read it, at most, and of those others: beyond,
 /// a heavy formula takes longer than a launch.
 const MAX_BROADCAST_ELEMENTS: usize = 1 << 12;
@@ -16,6 +19,17 @@ const MAX_READER_ELEMENTS: usize = 1 << 21;
 /// Maps in one kernel, at most.
 pub fn max_fused_maps(machine: &Machine<'_>) -> usize {
     if machine.needs_short_kernels { 1 } else { MAX_FUSED_MAPS }
+}
+
+/// Operands of one kernel, at most. WebGPU promises 8 buffers.
+pub fn max_operands(machine: &Machine<'_>) -> usize {
+    MAX_OPERANDS.min((machine.buffers as usize).saturating_sub(OTHER_BUFFERS))
+}
+
+/// Do operands and results fit into one kernel?
+pub fn fits(machine: &Machine<'_>, operands: usize, results: usize) -> bool {
+    // Numbers are the other of the two.
+    operands + results + OTHER_BUFFERS - 1 <= machine.buffers as usize
 }
 
 /// Are few elements computed by what reads them? Not where a launch is a call, and every

@@ -20,6 +20,8 @@ pub struct Machine<'a> {
     pub is_software: bool,
     /// Should kernels be short: are compilers slow with long ones, or fail?
     pub needs_short_kernels: bool,
+    /// Buffers of a kernel, at most.
+    pub buffers: u32,
     /// What a workgroup has, and the compute units.
     pub limits: WorkgroupLimits,
     /// What an invocation may hold of rows.

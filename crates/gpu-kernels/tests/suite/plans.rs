@@ -17,6 +17,7 @@ use elinvar_ops::backend::{Attention, Conv};
 pub const H100: Machine<'static> = Machine {
     is_software: false,
     needs_short_kernels: false,
+    buffers: 1 << 20,
     limits: WorkgroupLimits {
         invocations: 1024,
         shared: 227 << 10,
@@ -53,6 +54,7 @@ pub const VULKAN: Machine<'static> = Machine {
 pub const LAVAPIPE: Machine<'static> = Machine {
     is_software: true,
     needs_short_kernels: false,
+    buffers: 32,
     limits: WorkgroupLimits { shared: 32 << 10, cp_async: false, ..H100.limits },
     registers: RegisterBudget::One,
     subgroup: [8, 8],
@@ -212,6 +214,9 @@ fn fused_maps() {
     for (machine, maps, recomputes) in [(H100, 16, true), (LAVAPIPE, 16, false), (short, 1, false)] {
         assert_eq!(elementwise::plan::max_fused_maps(&machine), maps, "{machine}");
         assert_eq!(elementwise::plan::recomputes_broadcasts(&machine), recomputes, "{machine}");
+    }
+    for (buffers, operands) in [(32, 8), (10, 8), (8, 6), (4, 2), (1, 0)] {
+        assert_eq!(elementwise::plan::max_operands(&Machine { buffers, ..LAVAPIPE }), operands, "{buffers}");
     }
     let worth = elementwise::plan::is_worth_recomputing;
     assert!(worth(64, 1 << 20) && worth(1 << 12, 1 << 21));

@@ -1,7 +1,7 @@
 //! WGSL of the library's kernels: emitted or refused, validated by naga, and run on a Vulkan device
 //! as the SPIR-V that naga makes of it, with the interpreter's bits.
 
-use crate::naga_compiler::{read, validate, validator};
+use crate::naga_compiler::{PROMISED, read, validate};
 use crate::words::{difference, from_words, words};
 use elinvar_driver::{Driver, Slice, Vulkan};
 use elinvar_kernel::Kernel;
@@ -9,6 +9,7 @@ use elinvar_kernel::emit::wgsl::{Dialect, Fma, Target, emit, legal, param_words}
 use elinvar_kernel::interp::{Launch, Memory};
 use elinvar_kernel::ir::{Access, Buffer, Elem};
 use naga::back::spv;
+use naga::valid::{ValidationFlags, Validator};
 use naga::{AddressSpace, ShaderStage, StorageAccess};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, OnceLock};
@@ -199,7 +200,9 @@ fn spirv(text: &str) -> Result<Vec<u32>, String> {
             variable.space = AddressSpace::Storage { access: StorageAccess::LOAD };
         }
     }
-    let info = validator().validate(&module).map_err(|e| e.emit_to_string(text))?;
+    let info = Validator::new(ValidationFlags::all(), PROMISED)
+        .validate(&module)
+        .map_err(|e| e.emit_to_string(text))?;
     let options =
         spv::Options { lang_version: (1, 3), flags: spv::WriterFlags::empty(), ..Default::default() };
     let entry = spv::PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: "main".to_string() };

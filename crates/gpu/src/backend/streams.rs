@@ -12,6 +12,7 @@ use elinvar_ops::backend::*;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::task::Waker;
 
 /// A queue of a device; `None`: the first.
 struct GpuStream<D: Driver> {
@@ -101,6 +102,9 @@ impl<D: Driver> TransferObject for GpuTransfer<D> {
     fn wait(self: Box<Self>) -> Result<Box<dyn PinnedObject>> {
         let GpuTransfer { device, transfer, .. } = *self;
         Ok(Box::new(GpuPinned { memory: transfer.wait()?, device }))
+    }
+    fn poll_done(&self, waker: &Waker) -> Option<Result<bool>> {
+        self.transfer.poll_done(waker)
     }
 }
 

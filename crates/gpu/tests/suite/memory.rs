@@ -184,3 +184,20 @@ fn a_number_that_is_kept_does_not_change() {
     let want = |v: f32| HostData::F32([v].into());
     assert_eq!([number(&x), number(&y), number(&two())], [want(3.0), want(2.0), want(2.0)]);
 }
+
+/// A tensor that is larger than what the device takes in one piece is refused, with its limit.
+#[cfg(feature = "webgpu")]
+#[test]
+fn a_tensor_beyond_webgpus_largest_binding_is_refused() {
+    use elinvar_driver::Driver;
+    type W = Gpu<elinvar_driver::WebGpu>;
+    let Some(d) = super::webgpu() else { return };
+    let largest = d.driver().unwrap().info().largest;
+    let full =
+        |n: u64| Array::<W>::full(&d, &Shape::new(&[n as usize]).unwrap(), Scalar::Float(1.0), DType::F32);
+    let e = full(largest / 4 + 1).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::OutOfMemory, "{e}");
+    assert!(e.message().contains(&format!("allows at most {largest} in one piece")), "{e}");
+    // And the device goes on.
+    assert_eq!(full(3).unwrap().to_host().unwrap().to_f64_vec(), [1.0; 3]);
+}

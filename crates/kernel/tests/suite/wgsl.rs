@@ -1,6 +1,6 @@
 //! WGSL: lowered kernels by the interpreter, texts by naga, what is refused, and what a text holds.
 
-use crate::naga_compiler::validate;
+use crate::naga_compiler::{PROMISED, read_with, validate};
 use crate::random::{Dice, inputs, kernel};
 use crate::words::{difference, from_words, words};
 use elinvar_core::philox::Stream;
@@ -10,6 +10,7 @@ use elinvar_kernel::interp::{Flushes, Launch, Memory, Quirks, run, run_with_quir
 use elinvar_kernel::ir::{Constant, Elem, Scalar};
 use elinvar_kernel::pass::{Legalize, lower};
 use elinvar_kernel::text::{parse, print};
+use naga::valid::Capabilities;
 
 /// No more than the specification promises, for naga.
 const BARE: Target = Target { dialect: Dialect::Naga, ..Target::WEBGPU };
@@ -336,6 +337,11 @@ fn what_is_not_promised_is_a_function() {
         functions(&Target { fma: Fma::AsItIs, ..BARE }),
         ["exact_add", "exact_mul", "exact_div", "exact_sqrt", "main"]
     );
+    let wide =
+        emit(&k, &Target { fma: Fma::BuiltOfF64, contracts: true, ..FULL }).unwrap_or_else(|e| panic!("{e}"));
+    validate(&wide).expect_err("it has numbers of 64 bits");
+    let with = PROMISED | Capabilities::FLOAT64 | Capabilities::SHADER_INT64;
+    read_with(&wide, with).unwrap_or_else(|e| panic!("{e}"));
     let contracting = emit(&k, &Target { contracts: true, ..FULL }).unwrap_or_else(|e| panic!("{e}"));
     assert!(contracting.contains("^ vec4<u32>(params.zero))"), "{contracting}");
 }

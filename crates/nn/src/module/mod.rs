@@ -36,6 +36,7 @@ mod summary;
 pub use leaves::Leaves;
 pub use parts::Part;
 pub use rename::Rename;
+pub(crate) use state::save;
 pub use state::{LoadReport, StateDict, Strict};
 
 use crate::{Buffer, Mode, Param, RandomState};
@@ -73,7 +74,7 @@ pub trait Module<B: Backend>: Send + Sync {
     /// # Errors
     /// `InvalidArgument` if two have the same name; what the device reports.
     fn state_dict(&self) -> Result<StateDict> {
-        state::save(&self.leaves())
+        save(&self.leaves(), &mut |x| x.to_host())
     }
     /// Loads parameters and buffers from a state dict. Everything is checked, and uploaded, before
     /// the first one changes: after an error the module is unchanged.

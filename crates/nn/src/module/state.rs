@@ -4,6 +4,7 @@
 //! after that only cells are written, which cannot fail.
 
 use super::Leaves;
+use crate::Reader;
 use crate::param::same_kind;
 use elinvar_core::{DType, Error, HostTensor, Result};
 use elinvar_ops::Backend;
@@ -64,10 +65,10 @@ fn slots<'a, B: Backend>(leaves: &'a Leaves<'a, B>) -> Result<Vec<Slot<'a, B>>> 
     }
 }
 
-pub(super) fn save<B: Backend>(leaves: &Leaves<'_, B>) -> Result<StateDict> {
+pub(crate) fn save<B: Backend>(leaves: &Leaves<'_, B>, read: &mut Reader<'_, B>) -> Result<StateDict> {
     slots(leaves)?
         .iter()
-        .map(|s| Ok((s.name.to_owned(), s.value.to_host().map_err(|e| e.at(s.name))?)))
+        .map(|s| Ok((s.name.to_owned(), read(s.value.array()).map_err(|e| e.at(s.name))?)))
         .collect()
 }
 

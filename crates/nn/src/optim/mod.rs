@@ -77,7 +77,7 @@ pub use state::{OptimizerState, names_of};
 pub use table::{StepScalars, StepTable};
 pub use update::{Step, Work, each};
 
-use crate::{Module, Param};
+use crate::{Module, Param, Reader};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Gradients, Tensor};
@@ -148,7 +148,7 @@ pub trait Optimizer<B: Backend> {
     ///
     /// # Errors
     /// `InvalidArgument` if a setting is out of its range; what the device reports.
-    fn state_of(&self, parameters: &Named<'_, B>) -> Result<OptimizerState>;
+    fn state_of(&self, parameters: &Named<'_, B>, read: &mut Reader<'_, B>) -> Result<OptimizerState>;
     /// Checks a state for these parameters and uploads it. The returned closure installs the state,
     /// which cannot fail.
     ///
@@ -191,7 +191,7 @@ pub trait Optimizer<B: Backend> {
     /// # Errors
     /// `InvalidArgument` if a setting is out of its range; what the device reports.
     fn state_dict(&self, module: &dyn Module<B>) -> Result<OptimizerState> {
-        self.state_of(&module.named_parameters())
+        self.state_of(&module.named_parameters(), &mut |x| x.to_host())
     }
     /// Restores a state: everything is checked, and uploaded to the devices of the parameters,
     /// before anything changes. Settings are those of the state, including learning rates; a state

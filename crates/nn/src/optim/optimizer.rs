@@ -8,7 +8,7 @@ use super::make::{lock, one_bool};
 use super::plan::SCALE;
 use super::table::{StepScalars, StepTable};
 use super::{Group, Named, Optimizer, OptimizerState, Rule, sorted};
-use crate::Param;
+use crate::{Param, Reader};
 use elinvar_core::{Error, HostTensor, Result, Shape, profile};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
@@ -78,11 +78,11 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
     fn groups(&self) -> usize {
         self.groups.len() + 1
     }
-    fn state_of(&self, parameters: &Named<'_, B>) -> Result<OptimizerState> {
+    fn state_of(&self, parameters: &Named<'_, B>, read: &mut Reader<'_, B>) -> Result<OptimizerState> {
         if self.unsure.is_some() {
             let mut sure = self.clone();
             sure.make_sure().map_err(|e| e.at(R::NAME))?;
-            return sure.state_of(parameters);
+            return sure.state_of(parameters, read);
         }
         let mut out = OptimizerState::default();
         let mut members = vec![vec![]; self.groups()];
@@ -94,7 +94,7 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
                 keys.insert((*key).to_owned(), HostTensor::from_vec(vec![*v], Shape::scalar())?);
             }
             for (key, t) in &kept.tensors {
-                keys.insert((*key).to_owned(), t.to_host().map_err(|e| e.at(name).at(R::NAME))?);
+                keys.insert((*key).to_owned(), read(t).map_err(|e| e.at(name).at(R::NAME))?);
             }
             out.state.insert(name.clone(), keys);
         }

@@ -1,6 +1,7 @@
 //! `Split`: several optimisers, each for some of the parameters.
 
 use super::{Named, Optimizer, OptimizerState, StepScalars, StepTable};
+use crate::Reader;
 use elinvar_core::{Error, Result, Shape};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Gradients, Tensor};
@@ -127,10 +128,10 @@ impl<B: Backend> Optimizer<B> for Split<B> {
         self.all().map(Optimizer::groups).sum()
     }
     /// The groups of the parts in their order, then those of the rest.
-    fn state_of(&self, parameters: &Named<'_, B>) -> Result<OptimizerState> {
+    fn state_of(&self, parameters: &Named<'_, B>, read: &mut Reader<'_, B>) -> Result<OptimizerState> {
         let mut out = OptimizerState::default();
         for (o, share) in self.all().zip(self.shares(parameters)) {
-            let part = o.state_of(&share)?;
+            let part = o.state_of(&share, read)?;
             out.state.extend(part.state);
             out.param_groups.extend(part.param_groups);
         }

@@ -4,6 +4,7 @@ use super::score::{LOSS, number};
 use super::{Checkpoint, Score};
 use elinvar_core::Result;
 use elinvar_ops::Backend;
+use elinvar_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 
@@ -56,14 +57,38 @@ impl<B: Backend> Step<'_, B> {
     pub fn loss(&self) -> Result<f64> {
         self.metric(LOSS).map(|m| m.unwrap_or(f64::NAN))
     }
+    /// The same, not read yet: nothing waits for the device.
+    pub fn loss_later(&self) -> LossLater<B> {
+        LossLater { sum: self.sums.sums.get(LOSS).cloned(), samples: self.sums.samples }
+    }
     /// The mean of a metric over the step's samples, if it was measured (see
     /// [`super::Measured::metrics`]). Synchronises with the device.
     ///
     /// # Errors
     /// What the device reports.
     pub fn metric(&self, name: &str) -> Result<Option<f64>> {
-        let mean = |t| Ok(number(t)? / self.sums.samples as f64);
+        let mean = |t: &Tensor<B>| Ok(number(&t.to_host()?)? / self.sums.samples as f64);
         self.sums.sums.get(name).map(mean).transpose()
+    }
+}
+
+/// The mean loss of a step's samples, on its device.
+#[derive(Clone, Debug)]
+pub struct LossLater<B: Backend> {
+    sum: Option<Tensor<B>>,
+    samples: u64,
+}
+
+impl<B: Backend> LossLater<B> {
+    /// Reads it, without blocking.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub async fn read(&self) -> Result<f64> {
+        match &self.sum {
+            Some(sum) => Ok(number(&sum.to_host_async().await?)? / self.samples as f64),
+            None => Ok(f64::NAN),
+        }
     }
 }
 

@@ -12,8 +12,9 @@ use super::score::Sums;
 use super::{EarlyStopping, EpochReport};
 use crate::Module;
 use crate::ema::Ema;
-use crate::module::{StateDict, Strict};
+use crate::module::{StateDict, Strict, save};
 use crate::optim::{Optimizer, OptimizerState};
+use crate::reads::Reader;
 use elinvar_core::clock::Instant;
 use elinvar_core::philox::Stream;
 use elinvar_core::{Error, HostTensor, Result};
@@ -218,6 +219,7 @@ impl Checkpoint {
         optimizer: &dyn Optimizer<B>,
         state: &State<'_, B>,
         settings: &BTreeMap<String, String>,
+        read: &mut Reader<'_, B>,
     ) -> Result<Checkpoint> {
         let leaves = model.leaves();
         let random = leaves.randoms.iter().map(|(name, r)| {
@@ -225,14 +227,14 @@ impl Checkpoint {
             (name.clone(), (seed, stream))
         });
         Ok(Checkpoint {
-            model: model.state_dict()?,
-            optimizer: optimizer.state_dict(model)?,
-            ema: state.ema.map(Ema::state_dict).transpose()?,
+            model: save(&leaves, read)?,
+            optimizer: optimizer.state_of(&model.named_parameters(), read)?,
+            ema: state.ema.map(|ema| ema.state_by(read)).transpose()?,
             sums: state
                 .sums
                 .sums
                 .iter()
-                .map(|(n, t)| Ok((n.clone(), t.to_host()?)))
+                .map(|(n, t)| Ok((n.clone(), read(t.array())?)))
                 .collect::<Result<_>>()?,
             record: Record {
                 format: FORMAT,

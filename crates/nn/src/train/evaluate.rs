@@ -3,7 +3,9 @@
 use super::score::Sums;
 use super::{Classification, Objective, Score, Source};
 use crate::loader::Pairs;
+use crate::reads::Reads;
 use crate::{Layer, Module};
+use elinvar_core::ready::ready;
 use elinvar_core::{Error, HostTensor, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{no_grad, try_run};
@@ -18,13 +20,35 @@ pub fn evaluate<B: Backend, M: Layer<B> + ?Sized>(
     batch_size: usize,
     device: &B::Device,
 ) -> Result<Score> {
+    ready(sums_of(model, pairs, batch_size, device)?.score(Reads::Waited))
+}
+
+/// [`evaluate`] that does not block.
+///
+/// # Errors
+/// As [`evaluate`].
+pub async fn evaluate_async<B: Backend, M: Layer<B> + ?Sized>(
+    model: &M,
+    pairs: &Pairs,
+    batch_size: usize,
+    device: &B::Device,
+) -> Result<Score> {
+    sums_of(model, pairs, batch_size, device)?.score(Reads::Awaited).await
+}
+
+fn sums_of<B: Backend, M: Layer<B> + ?Sized>(
+    model: &M,
+    pairs: &Pairs,
+    batch_size: usize,
+    device: &B::Device,
+) -> Result<Sums<B>> {
     model.eval();
     let (objective, mut sums) = (Classification::<B>::new(), Sums::default());
-    each_batch(pairs.len(), batch_size, |samples| {
+    for samples in batches(pairs.len(), batch_size)? {
         let batch = pairs.batch::<B>(samples, device)?;
-        try_run(|| no_grad(|| objective.measure(model, &batch).map(|m| sums.add(&m))))?
-    })?;
-    sums.score()
+        try_run(|| no_grad(|| objective.measure(model, &batch).map(|m| sums.add(&m))))??;
+    }
+    Ok(sums)
 }
 
 /// The score of an objective on an epoch of a source: on the first `batches` of it, or all. Leaves
@@ -50,7 +74,7 @@ pub fn evaluate_on<B: Backend, M: Module<B> + ?Sized, S: Source<B>>(
             epoch.send();
         }
     }
-    sums.score()
+    ready(sums.score(Reads::Waited))
 }
 
 /// A class with its probability.
@@ -72,28 +96,47 @@ pub fn predict<B: Backend, M: Layer<B> + ?Sized>(
     batch_size: usize,
     device: &B::Device,
 ) -> Result<Vec<Prediction>> {
+    ready(predict_in(Reads::Waited, model, x, batch_size, device))
+}
+
+/// [`predict`] that does not block.
+///
+/// # Errors
+/// As [`predict`].
+pub async fn predict_async<B: Backend, M: Layer<B> + ?Sized>(
+    model: &M,
+    x: &HostTensor,
+    batch_size: usize,
+    device: &B::Device,
+) -> Result<Vec<Prediction>> {
+    predict_in(Reads::Awaited, model, x, batch_size, device).await
+}
+
+async fn predict_in<B: Backend, M: Layer<B> + ?Sized>(
+    reads: Reads,
+    model: &M,
+    x: &HostTensor,
+    batch_size: usize,
+    device: &B::Device,
+) -> Result<Vec<Prediction>> {
     model.eval();
     let x = Pairs::new(x.clone(), x.clone())?;
     let mut all = vec![];
-    each_batch(x.len(), batch_size, |samples| {
+    for samples in batches(x.len(), batch_size)? {
         let batch = x.batch::<B>(samples, device)?;
-        let (probability, class) =
-            try_run(|| no_grad(|| model.forward(&batch.x).softmax(-1).max_dim(-1, false)))?;
-        let (probability, class) = (probability.to_host()?.to_f64_vec(), class.to_vec::<i64>()?);
-        all.extend(
-            probability
-                .into_iter()
-                .zip(class)
-                .map(|(probability, class)| Prediction { class: class as usize, probability }),
-        );
-        Ok(())
-    })?;
+        let both = try_run(|| no_grad(|| model.forward(&batch.x).softmax(-1).max_dim(-1, false)))?;
+        let both = reads.all(|read| Ok([read(both.0.array())?, read(both.1.array())?])).await?;
+        let [probabilities, classes] = both.map(|t| t.to_f64_vec());
+        let each = probabilities.into_iter().zip(classes);
+        all.extend(each.map(|(probability, class)| Prediction { class: class as usize, probability }));
+    }
     Ok(all)
 }
 
-fn each_batch(n: usize, batch_size: usize, mut f: impl FnMut(Vec<usize>) -> Result<()>) -> Result<()> {
+/// The samples of each batch.
+fn batches(n: usize, batch_size: usize) -> Result<impl Iterator<Item = Vec<usize>>> {
     if batch_size == 0 {
         return Err(Error::argument("batches of 0 samples never end; ask for 1 at least"));
     }
-    (0..n).step_by(batch_size).try_for_each(|from| f((from..n.min(from + batch_size)).collect()))
+    Ok((0..n).step_by(batch_size).map(move |from| (from..n.min(from + batch_size)).collect()))
 }

@@ -44,10 +44,10 @@ mod source;
 mod train_step;
 mod trainer;
 
-pub use callback::{Callback, EpochReport, Report, Step};
+pub use callback::{Callback, EpochReport, LossLater, Report, Step};
 pub use checkpoint::{Checkpoint, Checkpoints, Position};
 pub use early::EarlyStopping;
-pub use evaluate::{Prediction, evaluate, evaluate_on, predict};
+pub use evaluate::{Prediction, evaluate, evaluate_async, evaluate_on, predict, predict_async};
 pub use objective::{Classification, Measured, NextToken, Objective};
 pub use recorded::TensorBatch;
 pub use score::Score;

@@ -1,7 +1,8 @@
 //! Scores of a model: sums over batches, kept on the device until they are read.
 
 use super::Measured;
-use elinvar_core::{Error, Result};
+use crate::reads::{Reader, Reads};
+use elinvar_core::{Error, HostTensor, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
 use serde::{Deserialize, Serialize};
@@ -68,17 +69,17 @@ impl<B: Backend> Sums<B> {
         };
         self.sums.insert(name.to_owned(), sum);
     }
-    /// Waits for the device.
-    pub(super) fn score(&self) -> Result<Score> {
-        let mean = |t: &Tensor<B>| -> Result<f64> { Ok(number(t)? / self.samples as f64) };
-        let loss = self.sums.get(LOSS).map_or(Ok(f64::NAN), mean)?;
-        let metrics = self
-            .sums
-            .iter()
-            .filter(|(name, _)| *name != LOSS)
-            .map(|(name, t)| Ok((name.clone(), mean(t)?)))
-            .collect::<Result<_>>()?;
-        Ok(Score { loss, metrics, samples: self.samples })
+    /// The means.
+    pub(super) async fn score(&self, reads: Reads) -> Result<Score> {
+        reads.all(|read| self.score_by(read)).await
+    }
+    fn score_by(&self, read: &mut Reader<'_, B>) -> Result<Score> {
+        let mut means = BTreeMap::new();
+        for (name, t) in &self.sums {
+            means.insert(name.clone(), number(&read(t.array())?)? / self.samples as f64);
+        }
+        let loss = means.remove(LOSS).unwrap_or(f64::NAN);
+        Ok(Score { loss, metrics: means, samples: self.samples })
     }
 }
 
@@ -89,9 +90,9 @@ fn wide<B: Backend>(x: &Tensor<B>) -> Tensor<B> {
     x.to_dtype(x.dtype().compute())
 }
 
-/// The only element. Waits for the device.
-pub(super) fn number<B: Backend>(t: &Tensor<B>) -> Result<f64> {
-    match t.to_host()?.to_f64_vec()[..] {
+/// The only element.
+pub(super) fn number(t: &HostTensor) -> Result<f64> {
+    match t.to_f64_vec()[..] {
         [v] => Ok(v),
         _ => {
             Err(Error::shape(format!("a loss or a metric has shape {}; it should be one number", t.shape())))

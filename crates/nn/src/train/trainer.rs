@@ -10,13 +10,47 @@ use crate::Module;
 use crate::ema::Ema;
 use crate::optim::schedule::{PlateauState, ReduceLrOnPlateau, Schedule};
 use crate::optim::{GradScaler, Optimizer, ScalerState};
+use crate::reads::Reads;
+use elinvar_core::ready::ready;
 use elinvar_core::{DType, Error, Result, profile};
 use elinvar_ops::Backend;
 use elinvar_ops::autocast::check;
 use elinvar_tensor::try_run;
 use std::collections::BTreeMap;
+use std::pin::Pin;
 
-type Validation<'a, M> = Box<dyn FnMut(&M) -> Result<Score> + 'a>;
+type Later<'f, T> = Pin<Box<dyn Future<Output = Result<T>> + 'f>>;
+
+/// A validation, whose score is a future.
+trait Validation<M> {
+    fn score<'f>(&'f mut self, model: &'f M) -> Later<'f, Score>;
+    /// Is it a future that may wait?
+    fn is_awaited(&self) -> bool;
+}
+
+/// One that waits for the device.
+struct Waits<F>(F);
+
+impl<M, F: FnMut(&M) -> Result<Score>> Validation<M> for Waits<F> {
+    fn score<'f>(&'f mut self, model: &'f M) -> Later<'f, Score> {
+        Box::pin(std::future::ready((self.0)(model)))
+    }
+    fn is_awaited(&self) -> bool {
+        false
+    }
+}
+
+/// One that does not.
+struct Awaits<F>(F);
+
+impl<M, F: AsyncFnMut(&M) -> Result<Score>> Validation<M> for Awaits<F> {
+    fn score<'f>(&'f mut self, model: &'f M) -> Later<'f, Score> {
+        Box::pin((self.0)(model))
+    }
+    fn is_awaited(&self) -> bool {
+        true
+    }
+}
 
 /// Trains a model. Built by [`Trainer::new`], set up by its methods, run by [`Trainer::run`].
 pub struct Trainer<'a, B: Backend, M, S: Source<B>> {
@@ -29,7 +63,7 @@ pub struct Trainer<'a, B: Backend, M, S: Source<B>> {
     schedule: Option<Box<dyn Schedule + 'a>>,
     plateau: Option<ReduceLrOnPlateau>,
     ema: Option<&'a mut Ema<B>>,
-    validation: Option<Validation<'a, M>>,
+    validation: Option<Box<dyn Validation<M> + 'a>>,
     early: Option<EarlyStopping>,
     callbacks: Vec<Box<dyn Callback<B> + 'a>>,
     checkpoints: Option<Checkpoints>,
@@ -132,7 +166,14 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     /// The validation after each epoch.
     #[must_use]
     pub fn validate(mut self, validation: impl FnMut(&M) -> Result<Score> + 'a) -> Self {
-        self.validation = Some(Box::new(validation));
+        self.validation = Some(Box::new(Waits(validation)));
+        self
+    }
+    /// The validation after each epoch, which waits for no device: for [`Trainer::run_async`] and
+    /// [`Trainer::run_resumable_async`].
+    #[must_use]
+    pub fn validate_async(mut self, validation: impl AsyncFnMut(&M) -> Result<Score> + 'a) -> Self {
+        self.validation = Some(Box::new(Awaits(validation)));
         self
     }
     /// Ends the run when the validation score no longer improves.
@@ -169,7 +210,8 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     /// the loss is not finite; `Io` if a
     /// checkpoint cannot be written.
     pub fn run(self, device: &B::Device) -> Result<Report> {
-        self.run_with(device, |_, run| Ok(run.report))
+        self.is_run_to_wait()?;
+        ready(self.run_in(Reads::Waited, device, None)).map(|(report, _)| report)
     }
 
     /// As [`Trainer::run`], and returns the state at its end with these settings: if a callback
@@ -183,26 +225,70 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         device: &B::Device,
         settings: &BTreeMap<String, String>,
     ) -> Result<(Report, Checkpoint)> {
-        self.run_with(device, |trainer, run| {
-            // In an epoch, a step ended it; between epochs, it is done or was ended for good.
-            let checkpoint = trainer.checkpoint(&run, run.at.batch == 0, settings)?;
-            Ok((run.report, checkpoint))
-        })
+        self.is_run_to_wait()?;
+        let (report, checkpoint) = ready(self.run_in(Reads::Waited, device, Some(settings)))?;
+        Ok((report, checkpoint.expect("it was asked for")))
+    }
+    /// [`Trainer::run`] that does not block: what it reads of the device is awaited. For a browser,
+    /// which lets no program wait. A callback that wants a step's loss reads it later
+    /// ([`Step::loss_later`]); a scaler of gradients, and a clipped norm, have to be waited for on
+    /// some devices.
+    ///
+    /// # Errors
+    /// As [`Trainer::run`].
+    pub async fn run_async(self, device: &B::Device) -> Result<Report> {
+        self.run_in(Reads::Awaited, device, None).await.map(|(report, _)| report)
+    }
+    /// [`Trainer::run_resumable`] that does not block, as [`Trainer::run_async`].
+    ///
+    /// # Errors
+    /// As [`Trainer::run`].
+    pub async fn run_resumable_async(
+        self,
+        device: &B::Device,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<(Report, Checkpoint)> {
+        let (report, checkpoint) = self.run_in(Reads::Awaited, device, Some(settings)).await?;
+        Ok((report, checkpoint.expect("it was asked for")))
     }
 
-    fn run_with<T>(
+    fn is_run_to_wait(&self) -> Result<()> {
+        match self.validation.as_ref().is_some_and(|v| v.is_awaited()) {
+            true => Err(Error::argument("train: a validation that does not block needs a run that does not")),
+            false => Ok(()),
+        }
+    }
+
+    /// The report, and with settings the state at the end.
+    async fn run_in(
         mut self,
+        reads: Reads,
         device: &B::Device,
-        end: impl FnOnce(&mut Self, Run<B>) -> Result<T>,
-    ) -> Result<T> {
+        settings: Option<&BTreeMap<String, String>>,
+    ) -> Result<(Report, Option<Checkpoint>)> {
         let lr = self.optimizer.lr();
-        let result = self.go(lr, device).and_then(|run| end(&mut self, run));
+        let result = self.run_through(reads, lr, device, settings).await;
         self.optimizer.set_lr(lr);
         self.model.eval();
         result
     }
+    async fn run_through(
+        &mut self,
+        reads: Reads,
+        lr: f64,
+        device: &B::Device,
+        settings: Option<&BTreeMap<String, String>>,
+    ) -> Result<(Report, Option<Checkpoint>)> {
+        let run = self.go(reads, lr, device).await?;
+        let checkpoint = match settings {
+            // In an epoch, a step ended it; between epochs, it is done or was ended for good.
+            Some(settings) => Some(self.checkpoint(reads, &run, run.at.batch == 0, settings).await?),
+            None => None,
+        };
+        Ok((run.report, checkpoint))
+    }
 
-    fn go(&mut self, lr: f64, device: &B::Device) -> Result<Run<B>> {
+    async fn go(&mut self, reads: Reads, lr: f64, device: &B::Device) -> Result<Run<B>> {
         let batches = self.source.batches();
         if batches == 0 {
             return Err(Error::argument(
@@ -231,14 +317,14 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             let source = self.source;
             let mut epoch = source.epoch(run.at.epoch as u64, run.at.batch, device);
             while run.at.batch < batches {
-                let told = self.step(&mut run, &mut *epoch, steps, batches)?;
+                let told = self.step(reads, &mut run, &mut *epoch, steps, batches).await?;
                 if told {
                     run.report.stopped = true;
                     return Ok(run);
                 }
             }
             drop(epoch);
-            if self.end_epoch(&mut run)? {
+            if self.end_epoch(reads, &mut run).await? {
                 run.report.stopped = true;
                 break;
             }
@@ -280,8 +366,9 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     ///
     /// While the device works, the next batch is made in host memory. It is copied when no callback
     /// has ended the run: what is copied is computed with.
-    fn step(
+    async fn step(
         &mut self,
+        reads: Reads,
         run: &mut Run<B>,
         epoch: &mut dyn Feed<S::Batch>,
         steps: u64,
@@ -343,7 +430,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         run.at.step += 1;
         // The end of an epoch writes its own checkpoint.
         if !is_last && self.checkpoints.as_ref().is_some_and(|c| c.is_due(run.at.step)) {
-            self.write(run, false)?;
+            self.write(reads, run, false).await?;
         }
         if !(is_last || end) {
             epoch.send();
@@ -352,15 +439,18 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     }
 
     /// Ends an epoch. Returns whether the run should end.
-    fn end_epoch(&mut self, run: &mut Run<B>) -> Result<bool> {
-        let train = run.sums.score()?;
+    async fn end_epoch(&mut self, reads: Reads, run: &mut Run<B>) -> Result<bool> {
+        let train = run.sums.score(reads).await?;
         if !train.loss.is_finite() {
             return Err(Error::argument(format!(
                 "train: the loss of epoch {} is {}; a smaller learning rate may help",
                 run.at.epoch, train.loss
             )));
         }
-        let validation = self.validation.as_mut().map(|v| v(self.model)).transpose()?;
+        let validation = match &mut self.validation {
+            Some(validation) => Some(validation.score(self.model).await?),
+            None => None,
+        };
         run.report.epochs.push(EpochReport { epoch: run.at.epoch, steps: run.at.step, train, validation });
         (run.at.epoch, run.at.batch, run.sums) = (run.at.epoch + 1, 0, Sums::default());
         let report = run.report.epochs.last().expect("it was pushed two lines ago");
@@ -380,19 +470,20 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         for c in &mut self.callbacks {
             end |= c.epoch(report)?.is_break();
         }
-        self.write(run, end)?;
+        self.write(reads, run, end).await?;
         Ok(end)
     }
 
-    fn write(&mut self, run: &Run<B>, finished: bool) -> Result<()> {
+    async fn write(&mut self, reads: Reads, run: &Run<B>, finished: bool) -> Result<()> {
         let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
-        let checkpoint = self.checkpoint(run, finished, checkpoints.all_settings())?;
+        let checkpoint = self.checkpoint(reads, run, finished, checkpoints.all_settings()).await?;
         self.checkpoints.as_mut().map_or(Ok(()), |c| c.write(&checkpoint))
     }
 
     /// The state of the run.
-    fn checkpoint(
+    async fn checkpoint(
         &self,
+        reads: Reads,
         run: &Run<B>,
         finished: bool,
         settings: &BTreeMap<String, String>,
@@ -408,7 +499,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             scaler: self.one.scaler.as_ref().map(GradScaler::state).transpose()?.map(|s| s.to_json()),
             ema: self.ema.as_deref(),
         };
-        Checkpoint::of(self.model, self.optimizer, &state, settings)
+        reads.all(|read| Checkpoint::of(self.model, self.optimizer, &state, settings, read)).await
     }
 }
 

@@ -29,5 +29,6 @@ mod text;
 mod tokenizer;
 mod torch;
 mod train;
+mod train_async;
 mod train_step;
 mod transform;

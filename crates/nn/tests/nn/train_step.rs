@@ -8,7 +8,7 @@ use elinvar_nn::models::{DigitsMlp, digit_pairs};
 use elinvar_nn::optim::schedule::LinearLr;
 use elinvar_nn::optim::{Adam, AdamW, GradScaler, Named, Optimizer, OptimizerState, Sgd};
 use elinvar_nn::train::{Checkpoint, Checkpoints, Classification, Measured, TrainStep, Trainer};
-use elinvar_nn::{Generator, Gradients, Layer, Module, RandomState, Sequential, Tensor};
+use elinvar_nn::{Generator, Gradients, Layer, Module, RandomState, Reader, Sequential, Tensor};
 use elinvar_ops::catalogue::reduction::Reduction;
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::sync::Arc;
@@ -103,8 +103,8 @@ impl Optimizer<B> for Own {
     fn groups(&self) -> usize {
         Optimizer::groups(&self.0)
     }
-    fn state_of(&self, p: &Named<'_, B>) -> Result<OptimizerState> {
-        self.0.state_of(p)
+    fn state_of(&self, p: &Named<'_, B>, read: &mut Reader<'_, B>) -> Result<OptimizerState> {
+        self.0.state_of(p, read)
     }
     fn prepare<'a>(&'a mut self, p: &Named<'_, B>, from: &OptimizerState) -> Result<Box<dyn FnOnce() + 'a>> {
         self.0.prepare(p, from)

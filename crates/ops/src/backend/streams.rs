@@ -9,6 +9,7 @@ use elinvar_core::{DType, Error, ErrorKind, Result};
 use std::any::Any;
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
+use std::task::Waker;
 
 /// An order of work. See `docs/internals/streams.md`.
 pub trait StreamObject: Debug + Send + Sync {
@@ -66,6 +67,12 @@ pub trait TransferObject: Debug + Send + Sync {
     /// # Errors
     /// `DeviceLost`.
     fn wait(self: Box<Self>) -> Result<Box<dyn PinnedObject>>;
+    /// Is it done? If not, the task is woken when it is. `None` if the device calls nobody: then a
+    /// thread has to wait for the event.
+    ///
+    /// # Errors
+    /// `DeviceLost`.
+    fn poll_done(&self, waker: &Waker) -> Option<Result<bool>>;
 }
 
 /// Makes streams and pinned memory, and copies between that and the device. See
@@ -210,6 +217,9 @@ impl TransferObject for HostTransfer {
     }
     fn wait(self: Box<Self>) -> Result<Box<dyn PinnedObject>> {
         Ok(self.pinned)
+    }
+    fn poll_done(&self, _: &Waker) -> Option<Result<bool>> {
+        Some(Ok(true))
     }
 }
 

@@ -14,7 +14,10 @@ impl Target {
             Scalar::I32 if bits as i32 == i32::MIN => format!("bitcast<i32>({bits}u)"),
             Scalar::I32 => format!("{}i", bits as i32),
             Scalar::F32 => self.float(bits),
-            Scalar::I64 | Scalar::U64 | Scalar::F64 => unreachable!("lowered or refused"),
+            // No i64 of these functions is the least one, and no f64 is other than a power of 2 or 0.
+            Scalar::I64 => format!("{}li", c.bits as i64),
+            Scalar::U64 => format!("{}lu", c.bits),
+            Scalar::F64 => format!("{:e}lf", f64::from_bits(c.bits)),
         }
     }
 
@@ -72,6 +75,9 @@ impl WgslPrinter<'_> {
     /// without rounding it, or takes a term out of it again.
     fn disguised(&self, like: Value, result: &str) -> String {
         let (float, width) = (self.ty(like), self.width(like));
+        if self.scalar(like) == Scalar::F64 {
+            return format!("bitcast<f64>(bitcast<u64>({result}) ^ u64({ZERO}))");
+        }
         let word = vector_name(Scalar::U32, width);
         let zero = if width == 1 { ZERO.to_string() } else { format!("{word}({ZERO})") };
         format!("bitcast<{float}>(bitcast<{word}>({result}) ^ {zero})")

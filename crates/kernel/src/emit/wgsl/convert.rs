@@ -9,8 +9,9 @@ impl WgslPrinter<'_> {
         match to {
             Scalar::Bool => format!("{x} != {}()", self.ty(a)),
             // What does not fit was taken care of.
-            Scalar::I32 | Scalar::U32 | Scalar::F32 => format!("{}({x})", vector_name(to, self.width(a))),
-            Scalar::I64 | Scalar::U64 | Scalar::F64 => unreachable!("lowered or refused"),
+            Scalar::I32 | Scalar::U32 | Scalar::F32 | Scalar::I64 | Scalar::U64 | Scalar::F64 => {
+                format!("{}({x})", vector_name(to, self.width(a)))
+            }
         }
     }
 }

@@ -90,7 +90,10 @@ fn scalar_name(s: Scalar) -> &'static str {
         Scalar::I32 => "i32",
         Scalar::U32 => "u32",
         Scalar::F32 => "f32",
-        Scalar::I64 | Scalar::U64 | Scalar::F64 => unreachable!("lowered or refused"),
+        // In functions that are built of them.
+        Scalar::I64 => "i64",
+        Scalar::U64 => "u64",
+        Scalar::F64 => "f64",
     }
 }
 
@@ -162,7 +165,7 @@ impl Language for Target {
         Some(match *op {
             Op::Unary(op, a) => p.unary(op, a),
             Op::Binary(op, a, b) => p.binary(op, a, b),
-            Op::Compare(_, a, _) if p.scalar(a).is_float() => unreachable!("they are lowered before"),
+            Op::Compare(_, a, _) if p.scalar(a) == Scalar::F32 => unreachable!("they are lowered before"),
             Op::Compare(op, a, b) => p.compare(op, a, b),
             Op::Select(c, a, b) => p.select(c, a, b),
             Op::Convert(to, a) => p.convert(to, a),

@@ -19,6 +19,9 @@ pub enum Fma {
     Fused,
     /// It rounds twice, as WGSL allows: built from integers.
     Built,
+    /// It rounds twice, and the device has numbers of 64 bits, for which naga has words: built from
+    /// f64.
+    BuiltOfF64,
     /// The device's `fma`, whatever it rounds. Only for work that was asked for as fast
     /// (`Precision::Fast`).
     AsItIs,
@@ -123,7 +126,11 @@ impl Target {
             division: true,
             shifts: true,
             comparisons: true,
-            fused: self.fma == Fma::Built,
+            fused: matches!(self.fma, Fma::Built | Fma::BuiltOfF64),
+            wide: self.fma == Fma::BuiltOfF64,
+            // A device that takes small sums for 0 is not trusted with small numbers it converts.
+            conversions: self.fma == Fma::BuiltOfF64 && !self.adds_subnormals,
+            wide_comparisons: self.fma == Fma::BuiltOfF64 && !self.adds_subnormals,
             quotient: true,
             root: true,
             sums: !self.adds_subnormals,
@@ -140,7 +147,7 @@ impl Target {
             Helper::Sqrt => !self.square_root,
             Helper::Fma => match self.fma {
                 Fma::Fused => !self.fuses_subnormals,
-                Fma::Built => true,
+                Fma::Built | Fma::BuiltOfF64 => true,
                 Fma::AsItIs => false,
             },
             Helper::MulHigh | Helper::MulHighSigned => true,
