@@ -10,6 +10,7 @@ import torch
 
 import dropout
 import elementwise
+import fourier
 import movement
 import products
 from suite import Suite
@@ -19,7 +20,7 @@ def main():
     # One thread: PyTorch's own error, which tolerances allow for, is then the same every time.
     torch.set_num_threads(1)
     suite = Suite()
-    for ops in (elementwise, movement, products, dropout):
+    for ops in (elementwise, movement, products, dropout, fourier):
         ops.cases(suite)
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)

@@ -63,12 +63,15 @@ pub use profile::{Profile, profile};
 pub mod options {
     pub use elinvar_ops::catalogue::conv::Padding;
     pub use elinvar_ops::catalogue::div::Rounding;
+    pub use elinvar_ops::catalogue::fourier::Norm;
+    pub use elinvar_ops::catalogue::fourier::windows::Window;
     pub use elinvar_ops::catalogue::gelu::Approximate;
     pub use elinvar_ops::catalogue::interpolate::{Interpolation, Target};
     pub use elinvar_ops::catalogue::multi_head_attention::{HeadWeights, MhaWeights};
     pub use elinvar_ops::catalogue::pad::Mode as PadMode;
     pub use elinvar_ops::catalogue::recurrent::{RnnOptions, RnnWeights};
     pub use elinvar_ops::catalogue::reduction::Reduction;
+    pub use elinvar_ops::catalogue::stft::Frames;
     pub use elinvar_ops::catalogue::unfold::Patches;
 }
 

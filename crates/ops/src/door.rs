@@ -6,6 +6,7 @@
 use crate::array::Array;
 use crate::backend::{Backend, Random};
 use crate::catalogue as op;
+use crate::catalogue::fourier::Norm;
 use crate::random::check;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Element, HostTensor, Result, Scalar, Shape};
@@ -400,6 +401,43 @@ pub trait Door: Backend {
         einsum(equation: &str, x: &[&A<Self>]) -> A<Self> = op::einsum;
         "`x @ weight^T + bias`"
         linear(x: &A<Self>, weight: &A<Self>, bias: Option<&A<Self>>) -> A<Self> = op::linear;
+    }
+
+    // Fourier transforms
+
+    forward! {
+        "The discrete Fourier transform of pairs (re, im) along axis `dim`"
+        fft(x: &A<Self>, n: Option<usize>, dim: isize, norm: Norm) -> A<Self> = op::fft;
+        "The inverse discrete Fourier transform of pairs (re, im) along axis `dim`"
+        ifft(x: &A<Self>, n: Option<usize>, dim: isize, norm: Norm) -> A<Self> = op::ifft;
+        "Half the spectrum of real numbers along axis `dim`"
+        rfft(x: &A<Self>, n: Option<usize>, dim: isize, norm: Norm) -> A<Self> = op::rfft;
+        "The real numbers of which `x` is half the spectrum along axis `dim`"
+        irfft(x: &A<Self>, n: Option<usize>, dim: isize, norm: Norm) -> A<Self> = op::irfft;
+        "`fft` over two axes"
+        fft2(x: &A<Self>, s: Option<&[usize]>, dim: [isize; 2], norm: Norm) -> A<Self> = op::fft2;
+        "`ifft` over two axes"
+        ifft2(x: &A<Self>, s: Option<&[usize]>, dim: [isize; 2], norm: Norm) -> A<Self> = op::ifft2;
+        "`rfft` over two axes"
+        rfft2(x: &A<Self>, s: Option<&[usize]>, dim: [isize; 2], norm: Norm) -> A<Self> = op::rfft2;
+        "`irfft` over two axes"
+        irfft2(x: &A<Self>, s: Option<&[usize]>, dim: [isize; 2], norm: Norm) -> A<Self> = op::irfft2;
+        "`fft` over several axes"
+        fftn(x: &A<Self>, s: Option<&[usize]>, dim: Option<&[isize]>, norm: Norm) -> A<Self> = op::fftn;
+        "`ifft` over several axes"
+        ifftn(x: &A<Self>, s: Option<&[usize]>, dim: Option<&[isize]>, norm: Norm) -> A<Self> = op::ifftn;
+        "`rfft` over several axes"
+        rfftn(x: &A<Self>, s: Option<&[usize]>, dim: Option<&[isize]>, norm: Norm) -> A<Self> = op::rfftn;
+        "`irfft` over several axes"
+        irfftn(x: &A<Self>, s: Option<&[usize]>, dim: Option<&[isize]>, norm: Norm) -> A<Self> = op::irfftn;
+        "The transforms of windows of a signal"
+        stft(
+            x: &A<Self>, window: Option<&A<Self>>, frames: &op::stft::Frames, pad_mode: op::pad::Mode
+        ) -> A<Self> = op::stft;
+        "The signal of which windows have these transforms"
+        istft(
+            x: &A<Self>, window: Option<&A<Self>>, frames: &op::stft::Frames, length: Option<usize>
+        ) -> A<Self> = op::istft;
     }
 
     // Movement

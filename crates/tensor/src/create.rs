@@ -7,6 +7,7 @@ use elinvar_core::shape::Dims;
 use elinvar_core::{DType, Element, Error, HostData, HostTensor, Result, Scalar, Shape};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::{Backend, DeviceOf};
+use elinvar_ops::catalogue::fourier::windows::Window;
 
 /// Rust values that convert to a tensor: numbers, nested arrays of them up to rank 4, vectors and
 /// slices.
@@ -101,6 +102,31 @@ impl<B: Backend> Tensor<B> {
             .and_then(|s| HostTensor::from_vec(v, s))
             .and_then(|h| Self::from_host(h, device))
             .or_fail()
+    }
+    /// A window function of `length` values; `periodic`, as short-time transforms want it, or else
+    /// symmetric.
+    ///
+    /// # Panics
+    /// If a parameter of the window is out of range, `dtype` is of no floats, or memory is
+    /// exhausted.
+    #[track_caller]
+    pub fn window<D: DeviceOf<Backend = B>>(
+        window: Window,
+        length: usize,
+        periodic: bool,
+        dtype: DType,
+        device: &D,
+    ) -> Self
+    where
+        B: Backend<Device = D>,
+    {
+        let values = || {
+            if !dtype.is_float() {
+                return Err(Error::dtype(format!("window: of {dtype}; its values are floats")));
+            }
+            Array::from_f64s(device, window.values(length, periodic)?, &[length], dtype)
+        };
+        values().map(Self::from_array).or_fail()
     }
     /// A tensor filled with one value.
     ///

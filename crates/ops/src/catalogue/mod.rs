@@ -11,6 +11,7 @@ mod batch_moments;
 mod classes;
 pub mod comparison;
 pub mod conv;
+pub mod fourier;
 mod lattice;
 pub mod normalize;
 pub mod pool;
@@ -167,6 +168,21 @@ catalogue! {
     tensordot,
     einsum,
     linear,
+    // Fourier transforms
+    fft,
+    ifft,
+    rfft,
+    irfft,
+    fft2,
+    ifft2,
+    rfft2,
+    irfft2,
+    fftn,
+    ifftn,
+    rfftn,
+    irfftn,
+    stft,
+    istft,
     // Movement
     reshape,
     transpose,

@@ -3,6 +3,7 @@
 
 mod binary;
 mod convert;
+mod fourier;
 mod layers;
 mod losses;
 mod movement;

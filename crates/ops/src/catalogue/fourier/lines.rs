@@ -1,0 +1,164 @@
+//! Transforms along axes of a tensor: sizes, padding, and lines laid out for an op.
+
+use super::complex::Dft;
+use super::real::{InverseRealDft, RealDft};
+use super::{Direction, Norm, check_float, check_pairs};
+use crate::catalogue::pad::{Mode, pad};
+use crate::catalogue::{narrow, permute, reshape};
+use crate::prelude::*;
+
+/// The axes of a transform over several, and the size of each, in the order in which they were
+/// named. `rank`: without the axis of pairs.
+///
+/// # Errors
+/// `InvalidArgument` if there is no such axis, one is named twice, none is left, or the sizes are
+/// not as many as the axes.
+pub(in crate::catalogue) fn axes_and_sizes(
+    op: &str,
+    shape: &Shape,
+    s: Option<&[usize]>,
+    dims: Option<&[isize]>,
+) -> Result<Vec<(usize, Option<usize>)>> {
+    let rank = shape.rank();
+    let axes = match (dims, s) {
+        (Some(dims), _) => shape.axes(op, dims)?,
+        (None, Some(s)) if s.len() <= rank => (rank - s.len()..rank).collect(),
+        (None, Some(s)) => {
+            return Err(Error::argument(format!("{op}: {} sizes for shape {shape}", s.len())));
+        }
+        (None, None) => (0..rank).collect(),
+    };
+    if axes.is_empty() {
+        return Err(Error::argument(format!("{op}: no axis is named; there must be one at least")));
+    }
+    match s {
+        Some(s) if s.len() != axes.len() => Err(Error::argument(format!(
+            "{op}: {} sizes for {} axes; there must be one for each",
+            s.len(),
+            axes.len()
+        ))),
+        Some(s) => Ok(axes.iter().zip(s).map(|(&a, &n)| (a, Some(n))).collect()),
+        None => Ok(axes.iter().map(|&a| (a, None)).collect()),
+    }
+}
+
+/// The shape without the axis of pairs.
+pub(in crate::catalogue) fn without_pairs(op: &str, shape: &Shape) -> Result<Shape> {
+    match &shape[..] {
+        [rest @ .., 2] if !rest.is_empty() => Shape::new(rest),
+        _ => Err(Error::shape(format!(
+            "{op}: operand {shape} is not [.., n, 2]; complex numbers are pairs (re, im) along the last axis"
+        ))),
+    }
+}
+
+/// `x` cut, or filled with zeros, to `n` elements along an axis.
+fn resized<V: Value>(op: &str, x: &V, axis: usize, n: usize) -> Result<V> {
+    let now = x.shape()[axis];
+    if n == 0 {
+        return Err(Error::argument(format!("{op}: a transform of 0 elements, along an axis of {now}")));
+    }
+    if n <= now {
+        return if n == now { Ok(x.clone()) } else { narrow(x, axis as isize, 0, n) };
+    }
+    let mut amounts = vec![0; 2 * (x.shape().rank() - axis)];
+    *amounts.last_mut().expect("an axis") = isize::try_from(n - now).map_err(|_| {
+        Error::argument(format!("{op}: a transform of {n} elements; that is more than memory can hold"))
+    })?;
+    pad(x, &amounts, Mode::Constant(Scalar::Int(0)))
+}
+
+/// Runs `f` on `x` as [rows, n] (or [rows, n, 2] with `pairs`), with `axis` as n; the result, which
+/// has pairs if `gives`, has the axes of x again.
+fn along<V: Value>(
+    x: &V,
+    axis: usize,
+    pairs: bool,
+    gives: bool,
+    f: impl FnOnce(&V) -> Result<V>,
+) -> Result<V> {
+    let rank = x.shape().rank() - usize::from(pairs);
+    // The axis at the end, before the pairs.
+    let mut order: Vec<isize> = (0..rank as isize).filter(|&a| a != axis as isize).collect();
+    order.push(axis as isize);
+    if pairs {
+        order.push(rank as isize);
+    }
+    let last = permute(x, &order)?;
+    let rows: usize = order[..rank - 1].iter().map(|&a| x.shape()[a as usize]).product();
+    let mut flat = vec![rows, x.shape()[axis]];
+    if pairs {
+        flat.push(2);
+    }
+    let y = f(&reshape::to_shape(&last, &Shape::new(&flat)?)?)?;
+    let n = y.shape()[1];
+    let mut dims: Dims = order[..rank - 1].iter().map(|&a| x.shape()[a as usize]).collect();
+    dims.push(n);
+    if gives {
+        dims.push(2);
+    }
+    let y = reshape::to_shape(&y, &Shape::new(&dims)?)?;
+    // The last axis back to its place.
+    let mut back: Vec<isize> = (0..rank as isize - 1).collect();
+    back.insert(axis, rank as isize - 1);
+    if gives {
+        back.push(rank as isize);
+    }
+    permute(&y, &back)
+}
+
+/// The complex transform of pairs `x` along `axis`, of length `n`, or of the axis' own.
+pub(in crate::catalogue) fn complex<V: Value>(
+    op: &'static str,
+    x: &V,
+    axis: usize,
+    n: Option<usize>,
+    norm: Norm,
+    direction: Direction,
+) -> Result<V> {
+    check_pairs(op, x)?;
+    let n = n.unwrap_or(x.shape()[axis]);
+    let x = resized(op, x, axis, n)?;
+    let dft = Dft { direction, scale: norm.factor(direction, n) };
+    widen([&x], |[x]| along(x, axis, true, true, |x| V::apply(dft, &[x])))
+}
+
+/// The transform of real `x` along `axis` to half its spectrum.
+pub(in crate::catalogue) fn real<V: Value>(
+    op: &'static str,
+    x: &V,
+    axis: usize,
+    n: Option<usize>,
+    norm: Norm,
+) -> Result<V> {
+    check_float(op, x)?;
+    if x.shape().rank() == 0 {
+        return Err(Error::shape(format!("{op}: a scalar has no axis to transform")));
+    }
+    let n = n.unwrap_or(x.shape()[axis]);
+    let x = resized(op, x, axis, n)?;
+    let dft = RealDft { scale: norm.factor(Direction::Forward, n) };
+    widen([&x], |[x]| along(x, axis, false, true, |x| V::apply(dft, &[x])))
+}
+
+/// The real numbers of which `x` is half the spectrum along `axis`: `n` of them, or twice the
+/// axis' size less 2.
+pub(in crate::catalogue) fn inverse_real<V: Value>(
+    op: &'static str,
+    x: &V,
+    axis: usize,
+    n: Option<usize>,
+    norm: Norm,
+) -> Result<V> {
+    check_pairs(op, x)?;
+    let n = n.unwrap_or(2 * x.shape()[axis].saturating_sub(1));
+    if n == 0 {
+        return Err(Error::argument(format!(
+            "{op}: a transform of 0 elements; of an axis of {} elements name n",
+            x.shape()[axis]
+        )));
+    }
+    let x = resized(op, x, axis, n / 2 + 1)?;
+    let dft = InverseRealDft { n, scale: norm.factor(Direction::Inverse, n) };
+    widen([&x], |[x]| along(x, axis, true, false, |x| V::apply(dft, &[x])))
+}

@@ -1,0 +1,99 @@
+//! Discrete Fourier transforms as matrix products: what `fft`, `ifft`, `rfft`, `irfft` and their
+//! forms over several axes share.
+//!
+//! There is no complex dtype: complex numbers are pairs (re, im) along a last axis of two
+//! (ADR 29). Lengths are split into radices of at most [`plan::MAX_RADIX`] (Cooley and Tukey
+//! 1965); each is one product with a matrix of cosines and sines, and twiddle factors stand between
+//! them. Lengths with a larger prime factor are convolutions of a smooth length (Bluestein 1970).
+//! So a transform has the bits that its products have, on every backend.
+
+mod bluestein;
+pub(super) mod complex;
+pub(super) mod lines;
+pub mod plan;
+pub(super) mod real;
+pub mod tables;
+pub mod windows;
+
+use crate::prelude::*;
+
+/// By which number results are multiplied: PyTorch's `norm`. n is the transform's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Norm {
+    /// 1 for forward transforms, 1/n for inverse ones.
+    #[default]
+    Backward,
+    /// 1/n for forward transforms, 1 for inverse ones.
+    Forward,
+    /// 1/sqrt(n) for both.
+    Ortho,
+}
+
+impl Norm {
+    /// The factor of a transform of length n.
+    pub(super) fn factor(self, direction: Direction, n: usize) -> f64 {
+        match (self, direction) {
+            (Norm::Ortho, _) => 1.0 / (n as f64).sqrt(),
+            (Norm::Backward, Direction::Forward) | (Norm::Forward, Direction::Inverse) => 1.0,
+            (Norm::Backward, Direction::Inverse) | (Norm::Forward, Direction::Forward) => 1.0 / n as f64,
+        }
+    }
+
+    /// The attribute norm: backward (also if missing), forward or ortho.
+    pub(super) fn of<V: Value>(a: &Args<V>) -> Result<Norm> {
+        match a.maybe("norm", Args::str)? {
+            None | Some("backward") => Ok(Norm::Backward),
+            Some("forward") => Ok(Norm::Forward),
+            Some("ortho") => Ok(Norm::Ortho),
+            Some(other) => {
+                Err(Error::argument(format!("{}: norm {other}; there are backward, forward and ortho", a.op)))
+            }
+        }
+    }
+}
+
+/// The sign of the exponent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// exp(-2 pi i j k / n)
+    Forward,
+    /// exp(+2 pi i j k / n)
+    Inverse,
+}
+
+impl Direction {
+    /// The other one.
+    pub fn opposite(self) -> Direction {
+        match self {
+            Direction::Forward => Direction::Inverse,
+            Direction::Inverse => Direction::Forward,
+        }
+    }
+    /// The sign in front of i sin.
+    fn sign(self) -> f64 {
+        match self {
+            Direction::Forward => -1.0,
+            Direction::Inverse => 1.0,
+        }
+    }
+}
+
+/// Its operand must be of floats.
+pub(super) fn check_float<V: Value>(op: &str, x: &V) -> Result<()> {
+    if x.dtype().is_float() {
+        return Ok(());
+    }
+    Err(Error::dtype(format!("{op}: not defined for {}; convert with to_dtype to a float type", x.dtype())))
+}
+
+/// Its operand must have pairs along its last axis, and an axis before them.
+pub(super) fn check_pairs<V: Value>(op: &str, x: &V) -> Result<()> {
+    check_float(op, x)?;
+    match x.shape()[..] {
+        [.., _, 2] => Ok(()),
+        _ => Err(Error::shape(format!(
+            "{op}: operand {} is not [.., n, 2]; complex numbers are pairs (re, im) along the last axis",
+            x.shape()
+        ))),
+    }
+}
