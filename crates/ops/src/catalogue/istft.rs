@@ -5,12 +5,13 @@ use super::fourier::check_pairs;
 use super::pad::{Mode, pad};
 use super::stft::Frames;
 use super::unfold::Patches;
-use super::{div, fold, ifft, irfft, mul, narrow, reshape, select, square, transpose};
+use super::{div, expand, fold, irfft, mul, narrow, reshape, square, transpose};
 use crate::prelude::*;
 
 /// The signal \[l\] or [n, l] whose short-time transform with these frames is `x`
 /// [frequencies, windows, 2] or [n, frequencies, windows, 2]: the windows are transformed back,
-/// multiplied by the window function, added up, and divided by the sum of its squares.
+/// multiplied by the window function, added up, and divided by the sum of its squares. Of spectra of
+/// two sides only the first n_fft / 2 + 1 frequencies are read.
 ///
 /// `length`: of the signal, which is cut or filled with zeros. Where no window is, or only zeros of
 /// the window function, the result is NaN; PyTorch refuses such windows.
@@ -44,11 +45,9 @@ pub fn istft<V: Value>(x: &V, window: Option<&V>, frames: &Frames, length: Optio
     let rows = batch.unwrap_or(1);
     let spectra = reshape::to_shape(x, &Shape::new(&[rows, frequencies, windows, 2])?)?;
     let spectra = transpose(&spectra, 1, 2)?;
-    let parts = if frames.onesided {
-        irfft(&spectra, Some(n_fft), -1, frames.norm())?
-    } else {
-        select(&ifft(&spectra, None, -1, frames.norm())?, -1, 0)?
-    };
+    // The other half is this one conjugated, or the signal would not be real.
+    let half = narrow(&spectra, 2, 0, n_fft / 2 + 1)?;
+    let parts = irfft(&half, Some(n_fft), -1, frames.norm())?;
     let window = match frames.window("istft", &parts, window)? {
         Some(w) => w,
         None => V::from_array(Array::full(
@@ -70,7 +69,7 @@ pub fn istft<V: Value>(x: &V, window: Option<&V>, frames: &Frames, length: Optio
         reshape::to_shape(&image, &Shape::new(&[rows, total])?)
     };
     let signal = added(&mul(&parts, &window)?, rows)?;
-    let squares = super::expand(&square(&window)?, &Shape::new(&[1, windows, n_fft])?)?;
+    let squares = expand(&square(&window)?, &Shape::new(&[1, windows, n_fft])?)?;
     let envelope = added(&squares, 1)?;
     let start = if frames.center { n_fft / 2 } else { 0 };
     let end = match length {
