@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use elinvar::DType;
 use elinvar_cli_support::completions::Completions;
 use elinvar_cli_support::positive;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -19,6 +20,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Train(Train),
+    Launch(Launch),
     Eval(Eval),
     Generate(Generate),
     Embed(Embed),
@@ -33,6 +35,22 @@ pub enum Command {
 pub struct Train {
     #[command(subcommand)]
     pub what: What,
+}
+
+/// Start workers on this machine, which share a training
+///
+/// `elinvar launch -n 4 -- train digits --shards 8` starts `elinvar train digits --shards 8` four
+/// times. If one of them dies, the others end, and the exit status is 1. On clusters, mpirun, srun
+/// and torchrun start the same workers.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Launch {
+    /// How many
+    #[arg(short = 'n', long, value_name = "N", value_parser = value_parser!(u32).range(1..=1024))]
+    pub workers: u32,
+    /// What each of them does
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 /// What can be learnt.
@@ -107,9 +125,13 @@ pub struct TrainText {
 /// What every training has.
 #[derive(Args, Debug)]
 pub struct Run {
-    /// Where it runs; see `elinvar devices`
+    /// Where it runs; see `elinvar devices`. Of a list (cpu,vulkan:0) each device is a worker
     #[arg(long, default_value = "cpu")]
     pub device: String,
+    /// Parts of a batch, whose gradients are added in a tree: a power of two, from the number of
+    /// workers on. The weights depend on it, and not on how many workers there are [default: 1]
+    #[arg(long, value_name = "G")]
+    pub shards: Option<Shards>,
     /// Decides the split of the data, the first weights and the order of the batches [default: 0]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -266,6 +288,32 @@ impl FromStr for Amp {
     type Err = String;
     fn from_str(text: &str) -> Result<Amp, String> {
         <Amp as ValueEnum>::from_str(text, false)
+    }
+}
+
+/// A number of gradient shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shards(pub usize);
+
+impl Default for Shards {
+    fn default() -> Self {
+        Shards(1)
+    }
+}
+
+impl fmt::Display for Shards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Shards {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Shards, String> {
+        match text.parse::<usize>() {
+            Ok(n) if n.is_power_of_two() => Ok(Shards(n)),
+            _ => Err("it must be a power of two, such as 8".into()),
+        }
     }
 }
 

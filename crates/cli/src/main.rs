@@ -19,6 +19,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli, out: &mut Out) -> Result<Verdict> {
     match cli.command {
         Command::Train(args) => command::train::run(&args, out),
+        Command::Launch(args) => command::launch::run(&args),
         Command::Eval(args) => command::eval::run(&args, out),
         Command::Generate(args) => command::generate::run(&args, out),
         Command::Embed(args) => command::embed::run(&args, out),

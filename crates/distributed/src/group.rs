@@ -11,6 +11,7 @@ use crate::transport::mpi::MpiTransport;
 use crate::transport::rendezvous::Meeting;
 use crate::transport::tcp::Tcp;
 use crate::tree::{Node, Runs, TreeSum, part};
+use elinvar_core::host::filled;
 use elinvar_core::{DType, Error, Result};
 use sha2::{Digest, Sha256};
 use std::env;
@@ -52,6 +53,16 @@ struct Link {
     calls: u64,
     failed: Option<Error>,
     sent: Traffic,
+}
+
+impl Link {
+    /// The other workers are to learn of an error: those that wait find this one gone.
+    fn fail(&mut self, why: &Error) {
+        self.failed.get_or_insert_with(|| why.clone());
+        if let Some(transport) = self.transport.take() {
+            transport.abandon();
+        }
+    }
 }
 
 impl Drop for Link {
@@ -170,6 +181,11 @@ impl Group {
     pub fn traffic(&self) -> Traffic {
         self.lock().sent
     }
+    /// Leaves the group because of an error that is this worker's own, so that the others learn of
+    /// it at once. All later calls return it.
+    pub fn fail(&self, why: &Error) {
+        self.lock().fail(why);
+    }
     fn lock(&self) -> std::sync::MutexGuard<'_, Link> {
         // A panic inside leaves messages half sent; the call after it fails by its number.
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
@@ -181,7 +197,7 @@ impl Group {
     /// `Io` if a worker is gone or does not come in time; `InvalidArgument` if one makes another
     /// call.
     pub fn barrier(&self) -> Result<()> {
-        self.call(Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, with: 0 }, |all| {
+        self.call(Call { kind: Kind::Barrier, dtype: DType::U8, count: 0, with: 0, shape: 0 }, |all| {
             all.exchange(|_| Vec::new(), |_| 0).map(drop)
         })
     }
@@ -196,7 +212,7 @@ impl Group {
         digest.update(what);
         digest.update(value);
         let mine: [u8; 32] = digest.finalize().into();
-        let call = Call { kind: Kind::Agree, dtype: DType::U8, count: 32, with: 0 };
+        let call = Call { kind: Kind::Agree, dtype: DType::U8, count: 32, with: 0, shape: 0 };
         let rank = self.rank;
         self.call(call, |all| {
             let got = all.exchange(|_| mine.to_vec(), |_| mine.len())?;
@@ -213,7 +229,31 @@ impl Group {
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such worker; as [`Group::barrier`].
-    pub fn broadcast<T: Element>(&self, x: &mut [T], root: usize) -> Result<()> {
+    pub fn broadcast_slice<T: Element>(&self, x: &mut [T], root: usize) -> Result<()> {
+        self.from_root(T::DTYPE, x.len(), 0, x.as_mut_bytes(), root)
+    }
+    /// The bytes of `root`, for all, which need not know how many they are.
+    ///
+    /// # Errors
+    /// As [`Group::broadcast_slice`]; `OutOfMemory`.
+    pub fn broadcast_bytes(&self, bytes: Vec<u8>, root: usize) -> Result<Vec<u8>> {
+        let mut count = [bytes.len() as i64];
+        self.broadcast_slice(&mut count, root)?;
+        let mut all = bytes;
+        if self.rank != root {
+            all = filled(usize::try_from(count[0]).unwrap_or(usize::MAX), 0)?;
+        }
+        self.broadcast_slice(&mut all, root)?;
+        Ok(all)
+    }
+    pub(crate) fn from_root(
+        &self,
+        dtype: DType,
+        count: usize,
+        shape: u64,
+        bytes: &mut [u8],
+        root: usize,
+    ) -> Result<()> {
         if root >= self.size {
             return Err(Error::argument(format!(
                 "distributed: broadcast of worker {root}; the last of {} is {}",
@@ -221,7 +261,7 @@ impl Group {
                 self.size - 1
             )));
         }
-        let call = Call { kind: Kind::Broadcast, dtype: T::DTYPE, count: x.len() as u64, with: root as u64 };
+        let call = Call { kind: Kind::Broadcast, dtype, count: count as u64, with: root as u64, shape };
         let rank = self.rank;
         self.call(call, |all| {
             // Workers as seen from the root: the k-th is given by the one without k's highest bit.
@@ -230,12 +270,12 @@ impl Group {
             let mut bit = 1;
             if me != 0 {
                 bit = 1 << me.ilog2();
-                let message = all.receive(real(me - bit), size_of_val(x))?;
-                x.as_mut_bytes().copy_from_slice(&message[HEAD..]);
+                let message = all.receive(real(me - bit), bytes.len())?;
+                bytes.copy_from_slice(&message[HEAD..]);
                 bit *= 2;
             }
             while me + bit < size {
-                all.send(real(me + bit), x.as_bytes())?;
+                all.send(real(me + bit), bytes)?;
                 bit *= 2;
             }
             Ok(())
@@ -245,14 +285,17 @@ impl Group {
     ///
     /// # Errors
     /// As [`Group::barrier`]; also if workers have different numbers of elements.
-    pub fn all_gather<T: Element>(&self, x: &[T]) -> Result<Vec<T>> {
-        let call = Call { kind: Kind::AllGather, dtype: T::DTYPE, count: x.len() as u64, with: 0 };
+    pub fn all_gather_slice<T: Element>(&self, x: &[T]) -> Result<Vec<T>> {
+        self.gathered(T::DTYPE, x.len(), 0, x.as_bytes()).map(|bytes| elements(&bytes))
+    }
+    pub(crate) fn gathered(&self, dtype: DType, count: usize, shape: u64, bytes: &[u8]) -> Result<Vec<u8>> {
+        let call = Call { kind: Kind::AllGather, dtype, count: count as u64, with: 0, shape };
         let rank = self.rank;
         self.call(call, |all| {
-            let got = all.exchange(|_| x.as_bytes().to_vec(), |_| size_of_val(x))?;
-            let mut y = Vec::with_capacity(x.len() * all.size);
-            for (worker, bytes) in got.iter().enumerate() {
-                if worker == rank { y.extend_from_slice(x) } else { y.extend(elements::<T>(bytes)) }
+            let got = all.exchange(|_| bytes.to_vec(), |_| bytes.len())?;
+            let mut y = Vec::with_capacity(bytes.len() * all.size);
+            for (worker, theirs) in got.iter().enumerate() {
+                y.extend_from_slice(if worker == rank { bytes } else { theirs });
             }
             Ok(y)
         })
@@ -260,32 +303,34 @@ impl Group {
     /// The sum over all workers, for all: their balanced tree, neighbours first.
     ///
     /// # Errors
-    /// As [`Group::all_gather`].
-    pub fn all_reduce<T: Number>(&self, x: &[T]) -> Result<Vec<T>> {
-        let node = Node { level: 0, index: self.rank };
-        self.sum(Runs::one_each(self.size), vec![(node, x.to_vec())], x.len())
+    /// As [`Group::all_gather_slice`].
+    pub fn all_reduce_slice<T: Number>(&self, x: &[T]) -> Result<Vec<T>> {
+        self.sum(Runs::one_each(self.size), self.own(x.to_vec()), x.len(), 0)
     }
     /// This worker's part, [`Group::part`], of the sum over all workers.
     ///
     /// # Errors
-    /// As [`Group::all_gather`].
-    pub fn reduce_scatter<T: Number>(&self, x: &[T]) -> Result<Vec<T>> {
-        let node = Node { level: 0, index: self.rank };
-        self.sum_part(Runs::one_each(self.size), vec![(node, x.to_vec())], x.len())
+    /// As [`Group::all_gather_slice`].
+    pub fn reduce_scatter_slice<T: Number>(&self, x: &[T]) -> Result<Vec<T>> {
+        self.sum_part(Runs::one_each(self.size), self.own(x.to_vec()), [x.len(), 1], 0)
+    }
+    /// What a worker has where each has one shard.
+    pub(crate) fn own<T>(&self, x: Vec<T>) -> Vec<(Node, Vec<T>)> {
+        vec![(Node { level: 0, index: self.rank }, x)]
     }
     /// The sum over all shards, for all: their balanced tree, neighbours first, whatever
     /// worker has them.
     /// `sums` are those of this worker's run ([`Runs::of`]), of `n` elements each.
     ///
     /// # Errors
-    /// `InvalidArgument` if the run is not this worker's; as [`Group::all_gather`].
+    /// `InvalidArgument` if the run is not this worker's; as [`Group::all_gather_slice`].
     pub fn all_reduce_shards<T: Number>(
         &self,
         runs: Runs,
         sums: TreeSum<Vec<T>>,
         n: usize,
     ) -> Result<Vec<T>> {
-        self.sum(runs, self.checked(runs, sums, n)?, n)
+        self.sum(runs, self.checked(runs, sums, n)?, n, 0)
     }
     /// This worker's part, [`Group::part`], of [`Group::all_reduce_shards`]: for optimisers of
     /// which each worker has a part.
@@ -298,9 +343,9 @@ impl Group {
         sums: TreeSum<Vec<T>>,
         n: usize,
     ) -> Result<Vec<T>> {
-        self.sum_part(runs, self.checked(runs, sums, n)?, n)
+        self.sum_part(runs, self.checked(runs, sums, n)?, [n, 1], 0)
     }
-    /// The part of `n` elements that is a worker's in [`Group::reduce_scatter`].
+    /// The part of `n` elements that is a worker's in [`Group::reduce_scatter_slice`].
     #[must_use]
     pub fn part(&self, n: usize, worker: usize) -> Range<usize> {
         part(n, self.size, worker)
@@ -318,7 +363,7 @@ impl Group {
                 self.part(n, rank).len()
             )));
         }
-        let call = Call { kind: Kind::AllGather, dtype: T::DTYPE, count: n as u64, with: 1 };
+        let call = Call { kind: Kind::AllGather, dtype: T::DTYPE, count: n as u64, with: 1, shape: 0 };
         self.call(call, |all| gather_parts(all, x, n, size))
     }
 
@@ -337,9 +382,15 @@ impl Group {
             runs.shards()
         )))
     }
-    fn sum<T: Number>(&self, runs: Runs, mine: Vec<(Node, Vec<T>)>, n: usize) -> Result<Vec<T>> {
-        let call =
-            Call { kind: Kind::AllReduce, dtype: T::DTYPE, count: n as u64, with: runs.shards() as u64 };
+    pub(crate) fn sum<T: Number>(
+        &self,
+        runs: Runs,
+        mine: Vec<(Node, Vec<T>)>,
+        n: usize,
+        shape: u64,
+    ) -> Result<Vec<T>> {
+        let with = runs.shards() as u64;
+        let call = Call { kind: Kind::AllReduce, dtype: T::DTYPE, count: n as u64, with, shape };
         self.call(call, |all| {
             if all.size == 1 || n * size_of::<T>() <= ONE_ROUND {
                 return sum_of(all, runs, mine, |_| 0..n);
@@ -349,11 +400,22 @@ impl Group {
             gather_parts(all, &mine, n, size)
         })
     }
-    fn sum_part<T: Number>(&self, runs: Runs, mine: Vec<(Node, Vec<T>)>, n: usize) -> Result<Vec<T>> {
-        let call =
-            Call { kind: Kind::ReduceScatter, dtype: T::DTYPE, count: n as u64, with: runs.shards() as u64 };
+    /// The part of `rows` rows of `width` numbers that is this worker's.
+    pub(crate) fn sum_part<T: Number>(
+        &self,
+        runs: Runs,
+        mine: Vec<(Node, Vec<T>)>,
+        [rows, width]: [usize; 2],
+        shape: u64,
+    ) -> Result<Vec<T>> {
+        let (count, with) = ((rows * width) as u64, runs.shards() as u64);
+        let call = Call { kind: Kind::ReduceScatter, dtype: T::DTYPE, count, with, shape };
         let size = self.size;
-        self.call(call, |all| sum_of(all, runs, mine, |worker| part(n, size, worker)))
+        let of = |worker: usize| {
+            let rows = part(rows, size, worker);
+            rows.start * width..rows.end * width
+        };
+        self.call(call, |all| sum_of(all, runs, mine, of))
     }
     /// Makes a call, which has a number that is the same for all workers.
     fn call<T>(&self, call: Call, make: impl FnOnce(&mut Exchange<'_>) -> Result<T>) -> Result<T> {
@@ -374,14 +436,7 @@ impl Group {
             sent: &mut link.sent,
         };
         let result = make(&mut exchange);
-        if let Err(e) = &result {
-            link.failed = Some(e.clone());
-            // The other workers are to learn of it: those that wait find this one gone.
-            if let Some(transport) = link.transport.take() {
-                transport.abandon();
-            }
-        }
-        result
+        result.inspect_err(|e| link.fail(e))
     }
 }
 

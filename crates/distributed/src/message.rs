@@ -7,9 +7,9 @@ use elinvar_core::{DType, Error, Result};
 use std::fmt;
 
 /// The first bytes of each message: the format, and its version.
-const MAGIC: [u8; 4] = *b"elv1";
+const MAGIC: [u8; 4] = *b"elv2";
 /// Bytes of a head.
-pub const HEAD: usize = 32;
+pub const HEAD: usize = 40;
 
 /// The kinds of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub struct Call {
     pub count: u64,
     /// Shards of a sum; the root of a broadcast.
     pub with: u64,
+    /// A digest of a tensor's shape; 0 of numbers without one.
+    pub shape: u64,
 }
 
 impl fmt::Display for Call {
@@ -78,7 +80,7 @@ pub struct Head {
 impl Head {
     /// The first bytes of a message.
     pub fn bytes(self) -> [u8; HEAD] {
-        let Call { kind, dtype, count, with } = self.call;
+        let Call { kind, dtype, count, with, shape } = self.call;
         let mut b = [0; HEAD];
         b[..4].copy_from_slice(&MAGIC);
         b[4] = kind as u8;
@@ -86,7 +88,8 @@ impl Head {
         b[5] = DType::ALL.iter().position(|t| *t == dtype).map_or(u8::MAX, |i| i as u8);
         b[8..16].copy_from_slice(&self.number.to_le_bytes());
         b[16..24].copy_from_slice(&count.to_le_bytes());
-        b[24..].copy_from_slice(&with.to_le_bytes());
+        b[24..32].copy_from_slice(&with.to_le_bytes());
+        b[32..].copy_from_slice(&shape.to_le_bytes());
         b
     }
     /// From the first bytes of a message.
@@ -108,7 +111,8 @@ impl Head {
         if b[..4] != MAGIC {
             return Err(wrong());
         }
-        Ok(Head { number: number(8), call: Call { kind, dtype, count: number(16), with: number(24) } })
+        let call = Call { kind, dtype, count: number(16), with: number(24), shape: number(32) };
+        Ok(Head { number: number(8), call })
     }
     /// The bytes after the head of a message of `peer`, which must belong to this call and be
     /// `bytes` long.
@@ -118,6 +122,13 @@ impl Head {
     pub fn check(self, peer: usize, message: &[u8], bytes: usize) -> Result<&[u8]> {
         let place = || format!("distributed: worker {peer}");
         let theirs = Head::read(message).map_err(|e| e.at(place()))?;
+        let reshaped = Call { shape: self.call.shape, ..theirs.call };
+        if theirs != self && (Head { call: reshaped, ..theirs }) == self {
+            return Err(Error::shape(format!(
+                "distributed: worker {peer} calls {} with a tensor of another shape than this one; all workers must have the same",
+                theirs.call
+            )));
+        }
         if theirs != self {
             return Err(Error::argument(format!(
                 "distributed: worker {peer} calls {} (its call {}) where this one calls {} (its call {}); all workers must make the same calls",
@@ -138,7 +149,7 @@ mod tests {
     use super::*;
 
     fn head() -> Head {
-        let call = Call { kind: Kind::AllReduce, dtype: DType::F32, count: 10, with: 8 };
+        let call = Call { kind: Kind::AllReduce, dtype: DType::F32, count: 10, with: 8, shape: 5 };
         Head { number: 3, call }
     }
 
@@ -146,7 +157,7 @@ mod tests {
     fn every_head_is_read_as_it_was_written() {
         for (kind, _) in KINDS {
             for dtype in DType::ALL {
-                let head = Head { number: u64::MAX, call: Call { kind, dtype, count: 1 << 40, with: 7 } };
+                let head = Head { number: u64::MAX, call: Call { kind, dtype, count: 1 << 40, with: 7, shape: 3 } };
                 assert_eq!(Head::read(&head.bytes()).unwrap(), head);
             }
         }
@@ -160,8 +171,12 @@ mod tests {
         assert!(said(&message, 8).contains("worker 1: 4 bytes follow a head that stands for 8"));
         assert!(said(&message[..20], 4).contains("worker 1: a message of 20 bytes, which was cut short"));
         let mut other = message.clone();
-        other[3] = b'2';
+        other[3] = b'1';
         assert!(said(&other, 4).contains("another version of elinvar"), "{}", said(&other, 4));
+        let mut other = head();
+        other.call.shape = 6;
+        let shapes = said(&other.bytes(), 0);
+        assert!(shapes.contains("worker 1 calls all_reduce of 10 f32 from 8 shards with a tensor of another shape"));
         let mut other = head();
         other.call = Call { kind: Kind::Broadcast, with: 2, ..other.call };
         let said = said(&other.bytes(), 0);

@@ -147,7 +147,8 @@ impl Runs {
 }
 
 /// The k-th of `parts` nearly equal parts of 0..n.
-pub(crate) fn part(n: usize, parts: usize, k: usize) -> Range<usize> {
+#[must_use]
+pub fn part(n: usize, parts: usize, k: usize) -> Range<usize> {
     let at = |k: usize| (n as u128 * k as u128 / parts as u128) as usize;
     at(k)..at(k + 1)
 }

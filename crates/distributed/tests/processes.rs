@@ -43,7 +43,7 @@ fn works(role: &str, g: &Group) -> Result<String> {
         "wait" => {
             // Until one of them is gone.
             loop {
-                g.all_reduce(&[1.0f32; 10_000])?;
+                g.all_reduce_slice(&[1.0f32; 10_000])?;
             }
         }
         "data" => {

@@ -71,16 +71,16 @@ fn what_workers_have_goes_to_all() {
             let me = g.rank();
             assert_eq!((g.size(), g.local_rank()), (workers, me));
             g.barrier().unwrap();
-            let all = g.all_gather(&[me as i64, -1]).unwrap();
+            let all = g.all_gather_slice(&[me as i64, -1]).unwrap();
             assert_eq!(all, (0..workers as i64).flat_map(|r| [r, -1]).collect::<Vec<_>>());
             for root in 0..workers {
                 let mut x = [me as f64, 0.5];
-                g.broadcast(&mut x, root).unwrap();
+                g.broadcast_slice(&mut x, root).unwrap();
                 assert_eq!(x, [root as f64, 0.5]);
             }
             let n = (workers * (workers - 1) / 2) as i32;
-            assert_eq!(g.all_reduce(&[me as i32, 1]).unwrap(), [n, workers as i32]);
-            assert_eq!(g.reduce_scatter(&[1.0f32; 10]).unwrap(), vec![workers as f32; g.part(10, me).len()]);
+            assert_eq!(g.all_reduce_slice(&[me as i32, 1]).unwrap(), [n, workers as i32]);
+            assert_eq!(g.reduce_scatter_slice(&[1.0f32; 10]).unwrap(), vec![workers as f32; g.part(10, me).len()]);
             g.agree("data", b"the same").unwrap();
         });
     }
@@ -92,7 +92,7 @@ fn as_few_bytes_as_any_sum_for_all() {
     let n = 1 << 14;
     for workers in [2, 4, 8] {
         for sent in on(workers, |g| {
-            g.all_reduce(&vec![1.0f32; n]).unwrap();
+            g.all_reduce_slice(&vec![1.0f32; n]).unwrap();
             g.traffic()
         }) {
             assert_eq!(sent.bytes, (2 * 4 * n * (workers - 1) / workers) as u64);
@@ -106,8 +106,8 @@ fn calls_that_do_not_fit_are_told_on_both_sides() {
     let got = on(2, |g| {
         let g = g.time_limit(Duration::from_secs(5));
         let e = match g.rank() {
-            0 => g.all_reduce(&[1.0f32]).unwrap_err(),
-            _ => g.all_reduce(&[1.0f64]).unwrap_err(),
+            0 => g.all_reduce_slice(&[1.0f32]).unwrap_err(),
+            _ => g.all_reduce_slice(&[1.0f64]).unwrap_err(),
         };
         // It is of no more use.
         assert_eq!(g.barrier().unwrap_err().message(), e.message());
@@ -115,8 +115,8 @@ fn calls_that_do_not_fit_are_told_on_both_sides() {
     });
     assert!(got.iter().any(|e| e.contains("all_reduce of 1 f64 from 2 shards (its call 0)")), "{got:?}");
     let rows: [fn(&Group) -> Result<()>; 3] = [
-        |g| g.all_gather(&[0u8; 3][..2 + g.rank()]).map(drop),
-        |g| if g.rank() == 0 { g.barrier() } else { g.broadcast(&mut [1i32], 0) },
+        |g| g.all_gather_slice(&[0u8; 3][..2 + g.rank()]).map(drop),
+        |g| if g.rank() == 0 { g.barrier() } else { g.broadcast_slice(&mut [1i32], 0) },
         |g| g.barrier().and_then(|()| if g.rank() == 0 { g.barrier() } else { g.agree("x", b"") }),
     ];
     for (i, row) in rows.into_iter().enumerate() {
@@ -137,7 +137,7 @@ fn what_must_be_the_same_is_compared() {
 
 #[test]
 fn a_worker_that_leaves_or_does_not_come_is_an_error_of_the_others() {
-    let got = on(3, |g| (g.rank() != 1).then(|| g.all_reduce(&[1.0f32]).unwrap_err()));
+    let got = on(3, |g| (g.rank() != 1).then(|| g.all_reduce_slice(&[1.0f32]).unwrap_err()));
     assert!(got.iter().flatten().all(|e| e.message().contains("has left")), "{got:?}");
     let got = on(2, |g| {
         let g = g.time_limit(Duration::from_millis(50));
@@ -152,7 +152,7 @@ fn a_worker_that_leaves_or_does_not_come_is_an_error_of_the_others() {
 #[test]
 fn wrong_arguments() {
     let g = Group::alone();
-    assert!(g.broadcast(&mut [0u8], 1).unwrap_err().message().contains("broadcast of worker 1"));
+    assert!(g.broadcast_slice(&mut [0u8], 1).unwrap_err().message().contains("broadcast of worker 1"));
     let runs = Runs::new(4, 1).unwrap();
     let other = g.all_reduce_shards(runs, sums(Runs::new(8, 1).unwrap(), 0, 3), 3).unwrap_err();
     assert!(other.message().contains("sums of other shards"), "{other}");

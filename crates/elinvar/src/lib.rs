@@ -24,6 +24,7 @@
 //! | models, text generation | [`nn::models`], [`nn::generate`] | `models.md` |
 //! | files | [`io`] | `io.md` |
 //! | raw memory and kernels, by address | `compute` (a feature) | `raw.md` |
+//! | several workers, on one machine or many | [`distributed::Group`] | `distributed.md` |
 //! | profiles | [`profile()`], [`Profile`], [`profile::TraceFile`] | `profiling.md` |
 //! | devices, memory, recorded work, streams | [`Device`], [`DeviceBuilder`], [`devices`], [`machine`], [`Graph`], [`Stream`], [`Pinned`], [`Precision`] | `devices.md` |
 //!
@@ -45,6 +46,9 @@ pub use elinvar_devices as device;
 pub use elinvar_devices::{
     Any, Device, DeviceBuilder, DeviceInfo, Exactness, Machine, MatrixUnit, Properties, devices, machine,
 };
+/// Workers that compute one result: groups, sums whose bits do not depend on their number. All of
+/// the crate `elinvar-distributed`.
+pub use elinvar_distributed as distributed;
 pub use elinvar_io as io;
 pub use elinvar_ops as ops;
 pub use elinvar_ops::{Array, Backend, DeviceOf, Door, Value};
@@ -119,6 +123,8 @@ mod guide {
     mod io {}
     #[doc = include_str!("../../../docs/guide/devices.md")]
     mod devices {}
+    #[doc = include_str!("../../../docs/guide/distributed.md")]
+    mod distributed {}
     #[doc = include_str!("../../../docs/guide/profiling.md")]
     mod profiling {}
     #[cfg(feature = "compute")]

@@ -36,6 +36,13 @@ impl Generator {
         let seed = Stream { seed: s.seed, stream: s.stream }.word64(u64::MAX / 4);
         Generator::new(seed)
     }
+    /// The generator of a gradient shard of a step: a function of the next stream and the shard, so
+    /// that a shard draws the same numbers whoever computes it. Takes no stream.
+    #[must_use]
+    pub fn of_shard(self, shard: u64) -> Generator {
+        // Below the word that a fork takes, and far above those of any draw.
+        Generator::new(self.next.word64(u64::MAX / 4 - 1 - shard))
+    }
     /// Takes one stream.
     pub fn next_stream(&mut self) -> Stream {
         let s = self.next;

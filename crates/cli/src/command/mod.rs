@@ -6,6 +6,7 @@ pub mod eval;
 #[cfg(feature = "tokenizers")]
 pub mod generate;
 pub mod inspect;
+pub mod launch;
 pub mod train;
 #[cfg(not(feature = "tokenizers"))]
 mod without_tokenizers;

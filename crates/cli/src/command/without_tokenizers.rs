@@ -27,9 +27,10 @@ pub mod generate {
 pub mod text {
     use super::*;
     use crate::args::TrainText;
+    use crate::command::train::Worker;
     use std::io::Write;
 
-    pub fn run(_: &TrainText, _: &mut dyn Write) -> Result<Verdict> {
+    pub fn run(_: &TrainText, _: &Worker, _: &mut dyn Write) -> Result<Verdict> {
         refused("train text")
     }
 }

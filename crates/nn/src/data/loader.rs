@@ -11,8 +11,12 @@ use crate::data::{
     Collate, Dataset, DeviceBatches, Draw, Pairs, Prefetch, SampleRandom, Stack, Stackable, Upload,
 };
 use elinvar_core::{Error, HostTensor, Result};
+use elinvar_distributed::Runs;
+use elinvar_distributed::tree::part;
+use elinvar_io::weights_hash;
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -250,17 +254,29 @@ impl<D: Dataset + 'static, C: Collate<D::Item> + 'static> Loader<D, C> {
     /// The batches of an epoch from batch `start` on, in host memory. If there is no memory for the
     /// order of its samples, the error is all there is.
     pub fn host_epoch(&self, epoch: u64, start: usize) -> Batches<C::Batch> {
+        self.host_parts(epoch, start, 1, 0..1)
+    }
+    /// The batches of an epoch from batch `start` on, each cut into `parts`: those in `mine` of the
+    /// first batch, of the next one, and so on.
+    fn host_parts(
+        &self,
+        epoch: u64,
+        start: usize,
+        parts: usize,
+        mine: Range<usize>,
+    ) -> Batches<C::Batch> {
         let order = match self.order(epoch) {
             Ok(order) => order,
             Err(e) => return Batches(BatchSource::Refused(Some(e))),
         };
-        let loader = self.clone();
+        let (loader, each) = (self.clone(), mine.len());
         let make: Make<HostBatch<C::Batch>> = Arc::new(move |i, stop| {
-            let from = i * loader.batch_size;
-            let to = order.len().min(from + loader.batch_size);
-            loader.make(epoch, order[from..to].to_vec(), stop)
+            let from = i / each * loader.batch_size;
+            let batch = &order[from..order.len().min(from + loader.batch_size)];
+            let samples = &batch[part(batch.len(), parts, mine.start + i % each)];
+            loader.make(epoch, samples.to_vec(), stop)
         });
-        let range = start.min(self.batches())..self.batches();
+        let range = start.min(self.batches()) * each..self.batches() * each;
         Batches(match self.prefetch.workers() {
             0 => BatchSource::Here { range, make },
             _ => BatchSource::Ahead(Ahead::start(range, self.prefetch, make, |b| b.data.bytes())),
@@ -294,6 +310,44 @@ where
         device: &'a B::Device,
     ) -> DeviceBatches<'a, B> {
         DeviceBatches::new(self.host_epoch(epoch, start), device, self.double_buffer)
+    }
+    /// The gradient shards of a worker, on a device: of each batch of an epoch from batch `start`
+    /// on, one after the other. Nothing else is read of the data set. Which samples they are
+    /// depends on the seed, the epoch, the batch and the shard alone.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a batch has fewer samples than there are shards.
+    pub fn epoch_of_shards<'a, B: Backend>(
+        &'a self,
+        runs: Runs,
+        worker: usize,
+        epoch: u64,
+        start: usize,
+        device: &'a B::Device,
+    ) -> Result<DeviceBatches<'a, B>> {
+        let n = self.order.count(self.data.len());
+        let last = if self.drop_last || n.is_multiple_of(self.batch_size) { self.batch_size } else { n % self.batch_size };
+        if last < runs.shards() {
+            return Err(Error::argument(format!(
+                "loader: a batch of {last} samples is cut into {} gradient shards; fewer shards, larger batches or drop_last would fit",
+                runs.shards()
+            )));
+        }
+        let parts = self.host_parts(epoch, start, runs.shards(), runs.of(worker));
+        Ok(DeviceBatches::new(parts, device, self.double_buffer))
+    }
+    /// What tells this data and its order from others: sizes, and a digest of the first batch.
+    ///
+    /// # Errors
+    /// Those of the data set.
+    pub fn fingerprint(&self) -> Result<String> {
+        let sizes = (self.data.len(), self.batches(), self.batch_size);
+        let first = self.host_epoch(0, 0).next().transpose()?;
+        let hash = first.map_or_else(String::new, |b| {
+            let (x, y) = b.data;
+            weights_hash(&BTreeMap::from([("x".to_owned(), x), ("y".to_owned(), y)]))
+        });
+        Ok(format!("{sizes:?} {hash}"))
     }
 }
 

@@ -18,6 +18,7 @@ use crate::reads::Reader;
 use elinvar_core::clock::Instant;
 use elinvar_core::philox::Stream;
 use elinvar_core::{Error, HostTensor, Result};
+use elinvar_distributed::Group;
 use elinvar_io as io;
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
@@ -81,6 +82,18 @@ struct Record {
     groups: String,
     /// The caller's settings.
     settings: BTreeMap<String, String>,
+    /// The gradient shards of a step.
+    #[serde(default = "one_shard", skip_serializing_if = "is_one_shard")]
+    shards: usize,
+}
+
+/// What checkpoints tell that say nothing of it.
+fn one_shard() -> usize {
+    1
+}
+
+fn is_one_shard(shards: &usize) -> bool {
+    *shards == 1
 }
 
 /// The state of a trainer that is saved and restored.
@@ -94,6 +107,7 @@ pub(super) struct State<'s, B: Backend> {
     pub plateau: Option<serde_json::Value>,
     pub scaler: Option<serde_json::Value>,
     pub ema: Option<&'s Ema<B>>,
+    pub shards: usize,
 }
 
 impl Checkpoint {
@@ -196,6 +210,29 @@ impl Checkpoint {
     pub fn settings(&self) -> &BTreeMap<String, String> {
         &self.record.settings
     }
+    /// The gradient shards of a step: a run goes on with as many, on any number of workers.
+    pub fn shards(&self) -> usize {
+        self.record.shards
+    }
+    /// The checkpoint of worker 0, for all workers, whether they can read its file or not.
+    ///
+    /// # Errors
+    /// Those of the group; `OutOfMemory`.
+    pub fn shared(of_worker_0: Option<Checkpoint>, group: &Group) -> Result<Option<Checkpoint>> {
+        if group.size() == 1 {
+            return Ok(of_worker_0);
+        }
+        let mut bytes = vec![];
+        if let (0, Some(checkpoint)) = (group.rank(), &of_worker_0) {
+            bytes = checkpoint.to_bytes()?;
+        }
+        let bytes = group.broadcast_bytes(bytes, 0)?;
+        match group.rank() {
+            0 => Ok(of_worker_0),
+            _ if bytes.is_empty() => Ok(None),
+            _ => Checkpoint::from_bytes(&bytes).map(Some),
+        }
+    }
     /// The state of early stopping.
     pub(super) fn early(&self) -> Option<&EarlyStopping> {
         self.record.early.as_ref()
@@ -249,6 +286,7 @@ impl Checkpoint {
                 scaler: state.scaler.clone(),
                 groups: String::new(),
                 settings: settings.clone(),
+                shards: state.shards,
             },
         })
     }

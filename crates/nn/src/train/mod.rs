@@ -40,6 +40,8 @@ mod evaluate;
 mod objective;
 mod recorded;
 mod score;
+mod shard_sum;
+mod shards;
 mod source;
 mod train_step;
 mod trainer;

@@ -1,7 +1,8 @@
 //! Sources of batches.
 
 use crate::data::{Batch, Collate, Dataset, DeviceBatches, Loader};
-use elinvar_core::{HostTensor, Result};
+use elinvar_core::{Error, HostTensor, Result};
+use elinvar_distributed::Runs;
 use elinvar_ops::Backend;
 
 /// The batches of an epoch, in their order.
@@ -55,6 +56,30 @@ pub trait Source<B: Backend> {
         start: usize,
         device: &'a B::Device,
     ) -> Box<dyn Feed<Self::Batch> + 'a>;
+    /// The gradient shards of a worker: of each batch from batch `start` on, its contiguous parts
+    /// of samples in `runs.of(worker)`, one after the other.
+    ///
+    /// # Errors
+    /// `Unsupported` for a source that is not cut, which is all that this method says unless it is
+    /// implemented; `InvalidArgument` if a batch has fewer samples than there are shards.
+    fn epoch_of_shards<'a>(
+        &'a self,
+        _runs: Runs,
+        _worker: usize,
+        _epoch: u64,
+        _start: usize,
+        _device: &'a B::Device,
+    ) -> Result<Box<dyn Feed<Self::Batch> + 'a>> {
+        Err(Error::unsupported("train: this source of batches is not cut into gradient shards; a Loader is"))
+    }
+    /// What tells this data from others, for workers that must have the same: by itself, the number
+    /// of batches.
+    ///
+    /// # Errors
+    /// Those of the data.
+    fn fingerprint(&self) -> Result<String> {
+        Ok(self.batches().to_string())
+    }
 }
 
 impl<B: Backend, D, C> Source<B> for Loader<D, C>
@@ -68,5 +93,18 @@ where
     }
     fn epoch<'a>(&'a self, epoch: u64, start: usize, device: &'a B::Device) -> Box<dyn Feed<Batch<B>> + 'a> {
         Box::new(Loader::epoch(self, epoch, start, device))
+    }
+    fn epoch_of_shards<'a>(
+        &'a self,
+        runs: Runs,
+        worker: usize,
+        epoch: u64,
+        start: usize,
+        device: &'a B::Device,
+    ) -> Result<Box<dyn Feed<Batch<B>> + 'a>> {
+        Ok(Box::new(Loader::epoch_of_shards(self, runs, worker, epoch, start, device)?))
+    }
+    fn fingerprint(&self) -> Result<String> {
+        Loader::fingerprint(self)
     }
 }

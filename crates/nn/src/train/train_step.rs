@@ -35,7 +35,7 @@ impl<B: Backend, M, D, O: Objective<B, M, D>> ErasedObjective<B, M, D> for Erase
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Clip {
+pub(super) enum Clip {
     Norm(f64),
     Value(f64),
 }
@@ -87,9 +87,9 @@ pub(super) type Batches<'b, D> = dyn FnMut(usize, &mut dyn FnMut(&D) -> Result<(
 /// ```
 pub struct TrainStep<'a, B: Backend, M, D> {
     pub(super) model: &'a M,
-    objective: Box<dyn ErasedObjective<B, M, D> + 'a>,
+    pub(super) objective: Box<dyn ErasedObjective<B, M, D> + 'a>,
     clip: Option<Clip>,
-    amp: Option<DType>,
+    pub(super) amp: Option<DType>,
     pub(super) scaler: Option<GradScaler<B>>,
     /// The base learning rate, and the schedule.
     schedule: Option<(f64, Box<dyn Schedule + 'a>)>,
@@ -187,6 +187,10 @@ impl<'a, B: Backend, M: Module<B>, D> TrainStep<'a, B, M, D> {
     /// The settings of amp.
     pub(super) fn half(&self) -> Option<DType> {
         self.amp
+    }
+    /// The settings on which the bits of a step depend, as a text.
+    pub(super) fn settings(&self) -> String {
+        format!("{:?} {:?} {}", self.clip, self.amp, self.scaler.is_some())
     }
     /// Are steps captured?
     pub(super) fn is_captured(&self) -> bool {
@@ -330,18 +334,22 @@ impl<'a, B: Backend, M: Module<B>, D> TrainStep<'a, B, M, D> {
             })?;
         }
         let mut gradients = gradients.expect("a step has a batch at least");
-        if let Some(scaler) = &mut self.scaler {
-            scaler.unscale(self.model, &mut gradients)?;
-        }
-        match self.clip {
-            None => {}
-            Some(Clip::Norm(most)) => drop(clip_grad_norm(self.model, &mut gradients, most)?),
-            Some(Clip::Value(most)) => clip_grad_value(self.model, &mut gradients, most)?,
-        }
+        self.clipped(&mut gradients)?;
         Ok((measured, gradients))
     }
+    /// Divides and clips the gradients of a step.
+    pub(super) fn clipped(&mut self, gradients: &mut Gradients<B>) -> Result<()> {
+        if let Some(scaler) = &mut self.scaler {
+            scaler.unscale(self.model, gradients)?;
+        }
+        match self.clip {
+            None => Ok(()),
+            Some(Clip::Norm(most)) => clip_grad_norm(self.model, gradients, most).map(drop),
+            Some(Clip::Value(most)) => clip_grad_value(self.model, gradients, most),
+        }
+    }
     /// The optimiser's step.
-    fn finish(&mut self, optimizer: &mut dyn Optimizer<B>, gradients: &mut Gradients<B>) -> Result<()> {
+    pub(super) fn finish(&mut self, optimizer: &mut dyn Optimizer<B>, gradients: &mut Gradients<B>) -> Result<()> {
         match &mut self.scaler {
             Some(scaler) => {
                 scaler.step(optimizer, self.model, gradients)?;

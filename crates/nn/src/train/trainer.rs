@@ -2,6 +2,7 @@
 
 use super::checkpoint::{Restored, State};
 use super::score::Sums;
+use super::shards::Sharding;
 use super::{
     Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Feed, Objective, Position, Report, Score,
     Source, Step, TensorBatch, TrainStep,
@@ -12,7 +13,9 @@ use crate::optim::schedule::{PlateauState, ReduceLrOnPlateau, Schedule};
 use crate::optim::{GradScaler, Optimizer, ScalerState};
 use crate::reads::Reads;
 use elinvar_core::ready::ready;
-use elinvar_core::{DType, Error, Result, profile};
+use elinvar_core::{DType, Error, HostTensor, Result, profile};
+use elinvar_distributed::{Group, Runs};
+use elinvar_io::weights_hash;
 use elinvar_ops::Backend;
 use elinvar_ops::autocast::check;
 use elinvar_tensor::try_run;
@@ -68,6 +71,9 @@ pub struct Trainer<'a, B: Backend, M, S: Source<B>> {
     callbacks: Vec<Box<dyn Callback<B> + 'a>>,
     checkpoints: Option<Checkpoints>,
     resume: Option<Checkpoint>,
+    shards: usize,
+    group: Option<Group>,
+    sharding: Option<Sharding>,
 }
 
 impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
@@ -93,6 +99,9 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             callbacks: vec![],
             checkpoints: None,
             resume: None,
+            shards: 1,
+            group: None,
+            sharding: None,
         }
     }
     /// Number of epochs.
@@ -145,6 +154,22 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     #[must_use]
     pub fn grad_scaler(mut self, scaler: GradScaler<B>) -> Self {
         self.one = self.one.grad_scaler(scaler);
+        self
+    }
+    /// Cuts each batch into so many gradient shards, a power of two. The gradient of a step is their
+    /// balanced tree, whoever computes them: a run has the same bits on any number of workers up to
+    /// this one ([`Trainer::group`]). With one shard, as by default, a batch is not cut.
+    #[must_use]
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.shards = shards;
+        self
+    }
+    /// Shares the shards of each step with other workers. All set up the same training, each on a
+    /// device of its own; callbacks are each worker's own, checkpoints are written by worker 0, and
+    /// a run goes on from them with any number of workers. If one ends the run, all end.
+    #[must_use]
+    pub fn group(mut self, group: &Group) -> Self {
+        self.group = Some(group.clone());
         self
     }
     /// Captures steps, and replays them: see [`TrainStep::capture`]. The weights have the same
@@ -268,6 +293,9 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     ) -> Result<(Report, Option<Checkpoint>)> {
         let lr = self.optimizer.lr();
         let result = self.run_through(reads, lr, device, settings).await;
+        if let (Err(e), Some(group)) = (&result, &self.group) {
+            group.fail(e);
+        }
         self.optimizer.set_lr(lr);
         self.model.eval();
         result
@@ -303,21 +331,30 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         if let Some((what, _)) = needs.iter().find(|n| n.1 && self.validation.is_none()) {
             return Err(Error::argument(format!("train: {what} needs a validation to look at")));
         }
+        self.sharding = self.sharding()?;
         let steps = (batches.div_ceil(self.accumulate) as u64).saturating_mul(self.epochs as u64);
         let mut run =
             Run { at: Position::default(), base_lr: lr, sums: Sums::default(), report: Report::default() };
-        if let Some(checkpoint) = self.resume.take() {
-            let finished = self.restore(&checkpoint, &mut run, device)?;
-            if finished {
-                return Ok(run);
-            }
+        let finished = match self.resume.take() {
+            None => false,
+            Some(checkpoint) => self.restore(&checkpoint, &mut run, device)?,
+        };
+        self.agree(&run)?;
+        if finished {
+            return Ok(run);
         }
         while run.at.epoch < self.epochs {
             self.model.train();
             let source = self.source;
-            let mut epoch = source.epoch(run.at.epoch as u64, run.at.batch, device);
+            let (number, from) = (run.at.epoch as u64, run.at.batch);
+            let mut epoch = match &self.sharding {
+                None => source.epoch(number, from, device),
+                Some(Sharding { runs, group }) => {
+                    source.epoch_of_shards(*runs, group.rank(), number, from, device)?
+                }
+            };
             while run.at.batch < batches {
-                let told = self.step(reads, &mut run, &mut *epoch, steps, batches).await?;
+                let told = self.step(reads, &mut run, &mut *epoch, steps, batches, device).await?;
                 if told {
                     run.report.stopped = true;
                     return Ok(run);
@@ -332,6 +369,47 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         Ok(run)
     }
 
+    /// How steps are cut, if they are.
+    fn sharding(&self) -> Result<Option<Sharding>> {
+        let group = self.group.clone().unwrap_or_else(Group::alone);
+        let runs = Runs::new(self.shards, group.size())?;
+        if self.shards == 1 {
+            return Ok(None);
+        }
+        if self.one.is_captured() {
+            return Err(Error::unsupported("train: a captured step is not cut into gradient shards"));
+        }
+        Ok(Some(Sharding { runs, group }))
+    }
+
+    /// Workers that differ would end with weights that are nobody's.
+    fn agree(&self, run: &Run<B>) -> Result<()> {
+        let Some(Sharding { group, .. }) = self.sharding.as_ref().filter(|s| s.group.size() > 1) else {
+            return Ok(());
+        };
+        let settings = format!(
+            "{} {} {} {} {:?} {:?} {} {} {} {}",
+            self.shards,
+            self.epochs,
+            self.accumulate,
+            self.one.settings(),
+            run.at,
+            run.base_lr.to_bits(),
+            self.schedule.is_some(),
+            self.plateau.is_some(),
+            self.early.is_some(),
+            self.ema.is_some(),
+        );
+        group.agree("set of settings", settings.as_bytes())?;
+        group.agree("set of data", self.source.fingerprint()?.as_bytes())?;
+        let weights = self.model.state_dict()?;
+        let of = |(name, x): (&String, &HostTensor)| format!("{name} {} {}\n", x.dtype(), x.shape());
+        group.agree("model", weights.iter().map(of).collect::<String>().as_bytes())?;
+        group.agree("weights", weights_hash(&weights).as_bytes())?;
+        let (states, groups) = self.optimizer.state_dict(self.model)?.to_tensors();
+        group.agree("optimiser", format!("{} {groups}", weights_hash(&states)).as_bytes())
+    }
+
     /// Restores the state of a checkpoint. Returns whether the run was finished.
     fn restore(&mut self, from: &Checkpoint, run: &mut Run<B>, device: &B::Device) -> Result<bool> {
         let state = from.plateau().map(PlateauState::from_json).transpose()?;
@@ -340,6 +418,13 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             return Err(Error::argument(
                 "resume: the checkpoint's run and this one differ in scaling gradients, which f16 does",
             ));
+        }
+        if from.shards() != self.shards {
+            return Err(Error::argument(format!(
+                "resume: the checkpoint's run has {} gradient shards, and this one {}",
+                from.shards(),
+                self.shards
+            )));
         }
         let watches = (self.early.is_some(), self.plateau.is_some());
         let ema = self.ema.as_deref_mut();
@@ -373,6 +458,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         epoch: &mut dyn Feed<S::Batch>,
         steps: u64,
         batches: usize,
+        device: &B::Device,
     ) -> Result<bool> {
         let _span = profile::span("training step");
         let n = self.accumulate.min(batches - run.at.batch);
@@ -387,7 +473,17 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
                 Error::argument(format!("train: the source announced {batches} batches and gave fewer"))
             })?
         };
-        let measured = if self.one.is_captured() {
+        let measured = if let Some(sharding) = &self.sharding {
+            let mine = n * sharding.runs.of(sharding.group.rank()).len();
+            self.one.run_shards(self.optimizer, n, sharding, device, &mut |i, f| {
+                f(&next(epoch)?)?;
+                if i + 1 < mine {
+                    epoch.gather();
+                    epoch.send();
+                }
+                Ok(())
+            })?
+        } else if self.one.is_captured() {
             let batches: Vec<S::Batch> = (0..n).map(|_| next(epoch)).collect::<Result<_>>()?;
             self.one.run(self.optimizer, &batches)?
         } else {
@@ -426,6 +522,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         for c in &mut self.callbacks {
             end |= c.step(&told)?.is_break();
         }
+        end = self.any(end)?;
         run.at.batch += n;
         run.at.step += 1;
         // The end of an epoch writes its own checkpoint.
@@ -462,7 +559,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             if let Some(early) = &mut self.early {
                 let (best, stop) = early.see(score);
                 end |= stop;
-                if let Some(c) = self.checkpoints.as_ref().filter(|_| best) {
+                if let Some(c) = self.checkpoints.as_ref().filter(|_| best && self.writes()) {
                     c.write_best(self.model)?;
                 }
             }
@@ -470,12 +567,28 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         for c in &mut self.callbacks {
             end |= c.epoch(report)?.is_break();
         }
+        end = self.any(end)?;
         self.write(reads, run, end).await?;
         Ok(end)
     }
 
+    /// Is it so on any worker?
+    fn any(&self, here: bool) -> Result<bool> {
+        match &self.sharding {
+            Some(Sharding { group, .. }) if group.size() > 1 => {
+                Ok(group.all_reduce_slice(&[i64::from(here)])?[0] > 0)
+            }
+            _ => Ok(here),
+        }
+    }
+
+    /// Does this worker write?
+    fn writes(&self) -> bool {
+        self.sharding.as_ref().is_none_or(|s| s.group.rank() == 0)
+    }
+
     async fn write(&mut self, reads: Reads, run: &Run<B>, finished: bool) -> Result<()> {
-        let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
+        let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| self.writes()) else { return Ok(()) };
         let checkpoint = self.checkpoint(reads, run, finished, checkpoints.all_settings()).await?;
         self.checkpoints.as_mut().map_or(Ok(()), |c| c.write(&checkpoint))
     }
@@ -498,6 +611,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             plateau: self.plateau.as_ref().map(|p| p.state().to_json()),
             scaler: self.one.scaler.as_ref().map(GradScaler::state).transpose()?.map(|s| s.to_json()),
             ema: self.ema.as_deref(),
+            shards: self.shards,
         };
         reads.all(|read| Checkpoint::of(self.model, self.optimizer, &state, settings, read)).await
     }

@@ -5,6 +5,7 @@
 //! grows line by line.
 
 use super::run::RunDir;
+use super::worker::Worker;
 use crate::args::{Model, TrainDigits};
 use crate::command::eval::result;
 use crate::metrics::Metrics;
@@ -17,15 +18,16 @@ use elinvar::nn::loader::Loader;
 use elinvar::nn::models::digit_pairs;
 use elinvar::nn::optim::schedule::LinearLr;
 use elinvar::nn::train::{Classification, Trainer, evaluate, predict};
-use elinvar::{Device, Error, Result, io};
+use elinvar::{Error, Result, io};
 use elinvar_cli_support::Verdict;
 use std::io::Write;
 use std::sync::Arc;
 
 /// Trains, saves and tells.
-pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
-    let device = Device::parse(&args.run.device)?;
-    let mut run_dir = RunDir::open(&args.run, &format!("out/digits-{}", args.model.unwrap_or_default()))?;
+pub fn run(args: &TrainDigits, worker: &Worker, out: &mut dyn Write) -> Result<Verdict> {
+    let Worker { group, device } = worker;
+    let default_dir = format!("out/digits-{}", args.model.unwrap_or_default());
+    let mut run_dir = RunDir::open(&args.run, &default_dir, group)?;
     let data = run_dir.setting("data", None, || "digits".to_owned())?;
     if data != "digits" {
         return Err(Error::argument(format!(
@@ -40,19 +42,25 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     let batch = run_dir.setting("batch", args.batch, || recipe.batch_size as u32)? as usize;
     let lr = run_dir.setting("lr", args.run.lr, || recipe.lr)?;
     let amp = run_dir.newer_setting("amp", args.run.amp)?.dtype();
+    let shards = run_dir.newer_setting("shards", args.run.shards)?.0;
+    run_dir.agree()?;
 
     let (train, test) = digits()?.split(seed, TEST_PART)?;
     let (train_pairs, test_pairs) = (Arc::new(digit_pairs(&train)?), digit_pairs(&test)?);
     let loader = Loader::new(train_pairs, batch)?.shuffle(seed);
-    let net = Network::new(model, seed, &device);
+    let net = Network::new(model, seed, device);
     let mut optimizer = recipe.optimizer(lr);
     let steps = loader.batches() as u64;
     let total = steps * epochs as u64;
 
     let file = run_dir.file("metrics.jsonl");
-    let mut metrics =
-        Metrics::open(&file, run_dir.checkpoint.as_ref(), "cross entropy, log scale (train: smoothed)")?;
-    let mut progress = Progress::new(steps, epochs as u64, SAMPLES, args.run.quiet);
+    let label = "cross entropy, log scale (train: smoothed)";
+    let mut metrics = match worker.is_first() {
+        true => Some(Metrics::open(&file, run_dir.checkpoint.as_ref(), label)?),
+        false => None,
+    };
+    let quiet = args.run.quiet || !worker.is_first();
+    let mut progress = Progress::new(steps, epochs as u64, SAMPLES, quiet);
     let mut trainer = Trainer::new(
         &net,
         &mut optimizer,
@@ -61,9 +69,13 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     )
     .epochs(epochs)
     .schedule(LinearLr::new(1.0, 0.0, total)?)
-    .validate(|net: &Network| evaluate(net, &test_pairs, test.len(), &device))
-    .callback(Watch::new(&mut metrics, &mut progress, steps))
-    .checkpoints(run_dir.checkpoints());
+    .validate(|net: &Network| evaluate(net, &test_pairs, test.len(), device))
+    .checkpoints(run_dir.checkpoints())
+    .shards(shards)
+    .group(group);
+    if let Some(metrics) = &mut metrics {
+        trainer = trainer.callback(Watch::new(metrics, &mut progress, steps));
+    }
     if let Some(half) = amp {
         trainer = trainer.amp(half);
     }
@@ -73,11 +85,16 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     if let Some(checkpoint) = run_dir.checkpoint.take() {
         trainer = trainer.resume(checkpoint);
     }
-    trainer.run(&device)?;
+    let from = run_dir.checkpoint_step;
+    trainer.run(device)?;
     progress.finish();
+    let Some(metrics) = metrics else { return Ok(Verdict::Good) };
+    if group.size() > 1 && !quiet {
+        eprintln!("{}", worker.told(total - from, shards));
+    }
 
     let weights = net.state_dict()?;
-    let read = predict(&net, test_pairs.x(), test.len(), &device)?;
+    let read = predict(&net, test_pairs.x(), test.len(), device)?;
     let read: Vec<i64> = read.iter().map(|p| p.class as i64).collect();
     let right = read.iter().zip(&test.labels).filter(|(a, b)| a == b).count();
 
@@ -85,6 +102,6 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     metrics.draw(&run_dir.file("curve.svg"), &format!("digits, {model}, seed {seed}"))?;
     digit_sheet(&run_dir.file("wrong.svg"), &test.pixels, &test.labels, &read)?;
     writeln!(out, "{}: weights.safetensors metrics.jsonl curve.svg wrong.svg", run_dir.path().display())?;
-    result(right as f64 / test.len() as f64, &weights, out)?;
+    result(right as f64 / test.len() as f64, &weights, shards, out)?;
     Ok(Verdict::Good)
 }

@@ -3,6 +3,7 @@
 
 mod digits;
 mod run;
+mod worker;
 #[cfg(feature = "tokenizers")]
 mod text;
 
@@ -12,11 +13,13 @@ use crate::command::without_tokenizers::text;
 use elinvar::Result;
 use elinvar_cli_support::Verdict;
 use std::io::Write;
+#[cfg(not(feature = "tokenizers"))]
+pub use worker::Worker;
 
 /// Trains, saves and tells.
 pub fn run(args: &Train, out: &mut dyn Write) -> Result<Verdict> {
     match &args.what {
-        What::Digits(digits) => digits::run(digits, out),
-        What::Text(text) => text::run(text, out),
+        What::Digits(digits) => worker::each(&digits.run.device, out, |w, out| digits::run(digits, w, out)),
+        What::Text(text) => worker::each(&text.run.device, out, |w, out| text::run(text, w, out)),
     }
 }

@@ -6,6 +6,7 @@
 //! neither run.
 
 use crate::args::Run;
+use elinvar::distributed::Group;
 use elinvar::nn::train::{Checkpoint, Checkpoints};
 use elinvar::{Error, Result, io};
 use std::collections::BTreeMap;
@@ -25,17 +26,24 @@ pub struct RunDir {
     dir: PathBuf,
     /// What the run goes on from.
     pub checkpoint: Option<Checkpoint>,
+    /// The step of that checkpoint.
+    pub checkpoint_step: u64,
     settings: BTreeMap<String, String>,
     every_steps: Option<u64>,
+    group: Group,
 }
 
 impl RunDir {
-    /// Opens a directory; reads its checkpoint if the run is to be resumed.
-    pub fn open(args: &Run, default_dir: &str) -> Result<RunDir> {
+    /// Opens a directory; reads its checkpoint if the run is to be resumed. Of several workers the
+    /// first does, and tells the others.
+    pub fn open(args: &Run, default_dir: &str, group: &Group) -> Result<RunDir> {
         let dir = args.out.clone().unwrap_or_else(|| PathBuf::from(default_dir));
-        io::writable_dir(&dir)?;
+        let is_first = group.rank() == 0;
+        if is_first {
+            io::writable_dir(&dir)?;
+        }
         let path = dir.join(FILE);
-        let checkpoint = if !args.resume {
+        let checkpoint = if !args.resume || !is_first {
             None
         } else if path.exists() {
             Some(Checkpoint::load(&path)?)
@@ -45,7 +53,16 @@ impl RunDir {
             }
             None
         };
-        Ok(RunDir { dir, checkpoint, settings: BTreeMap::new(), every_steps: args.checkpoint_steps })
+        let checkpoint = Checkpoint::shared(checkpoint, group)?;
+        let group = group.clone();
+        Ok(RunDir {
+            dir,
+            checkpoint_step: checkpoint.as_ref().map_or(0, |c| c.position().step),
+            checkpoint,
+            settings: BTreeMap::new(),
+            every_steps: args.checkpoint_steps,
+            group,
+        })
     }
 
     /// The value of a setting: what is given, what the checkpoint says, or the default. It is noted
@@ -107,6 +124,10 @@ impl RunDir {
         ))
     }
 
+    /// Have all workers these settings?
+    pub fn agree(&self) -> Result<()> {
+        self.group.agree("set of settings", format!("{:?}", self.settings).as_bytes())
+    }
     /// When and where the run writes checkpoints.
     pub fn checkpoints(&self) -> Checkpoints {
         let c = Checkpoints::new(self.dir.join(FILE)).every(EVERY).settings(self.settings.clone());

@@ -4,7 +4,9 @@
 //! anywhere, drawn by the seed. An epoch is a tenth of the steps.
 
 use super::run::RunDir;
+use super::worker::Worker;
 use crate::args::TrainText;
+use crate::command::eval::hash as print_hash;
 use crate::command::generate::{sampler, write_on};
 use crate::metrics::Metrics;
 use crate::progress::{Progress, TOKENS, Watch};
@@ -15,7 +17,7 @@ use elinvar::nn::optim::schedule::{CosineAnnealingLr, Warmup};
 use elinvar::nn::optim::{AdamW, Group};
 use elinvar::nn::train::{NextToken, Trainer, evaluate_on};
 use elinvar::nn::{Module, StateDict};
-use elinvar::{Any, Device, Error, Generator, HostTensor, Result, Shape, io};
+use elinvar::{Any, Error, Generator, HostTensor, Result, Shape, io};
 use elinvar_cli_support::Verdict;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -29,12 +31,12 @@ const EPOCHS: u32 = 10;
 const TEST_BLOCKS: usize = 64;
 
 /// Trains, saves, tells and writes a sample.
-pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
-    let device = Device::parse(&args.run.device)?;
+pub fn run(args: &TrainText, worker: &Worker, out: &mut dyn Write) -> Result<Verdict> {
+    let Worker { group, device } = worker;
     let sampler = sampler(&args.sampling);
     let text = Text::open(&args.file)?;
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let mut run_dir = RunDir::open(&args.run, &format!("out/text-{stem}"))?;
+    let mut run_dir = RunDir::open(&args.run, &format!("out/text-{stem}"), group)?;
     let hash = text_hash(&text)?;
     let stored = run_dir.checkpoint.as_ref().map(|c| c.settings().get("data").cloned().unwrap_or_default());
     if stored.is_some_and(|stored| stored != hash) {
@@ -56,6 +58,8 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     let lr = run_dir.setting("lr", args.run.lr, || 3e-3)?;
     let amp = run_dir.newer_setting("amp", args.run.amp)?.dtype();
     let seed = run_dir.setting("seed", args.run.seed, || 0)?;
+    let shards = run_dir.newer_setting("shards", args.run.shards)?.0;
+    run_dir.agree()?;
 
     let tokenizer = Tokenizer::train_bpe(&[text.as_str()], &BpeOptions::new(vocab as usize))?;
     let (learn, test) = text.tokens(&tokenizer)?.split(LEARN)?;
@@ -68,7 +72,7 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     let total = per_epoch as u64 * u64::from(epochs);
     let loader = Loader::new(Arc::new(blocks), batch)?.draw(per_epoch * batch, seed)?;
     let config = Gpt2Config::new(layers, heads, width, context, tokenizer.vocab_size()).dropout(dropout);
-    let net: Gpt2<Any> = Gpt2::new(config, &mut Generator::new(seed), &device)?;
+    let net: Gpt2<Any> = Gpt2::new(config, &mut Generator::new(seed), device)?;
     // Norms, biases and positions are no directions that should shrink.
     let plain =
         Group::matching(|name| name.ends_with("bias") || name.contains("ln_") || name.starts_with("wpe"));
@@ -76,18 +80,26 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     let warmup = total / 20;
 
     let file = run_dir.file("metrics.jsonl");
-    let mut metrics = Metrics::open(&file, run_dir.checkpoint.as_ref(), "nats per token, log scale")?;
-    let mut progress = Progress::new(per_epoch as u64, u64::from(epochs), TOKENS, args.run.quiet);
+    let mut metrics = match worker.is_first() {
+        true => Some(Metrics::open(&file, run_dir.checkpoint.as_ref(), "nats per token, log scale")?),
+        false => None,
+    };
+    let quiet = args.run.quiet || !worker.is_first();
+    let mut progress = Progress::new(per_epoch as u64, u64::from(epochs), TOKENS, quiet);
     let test_batches = Some(TEST_BLOCKS.div_ceil(16));
     let mut trainer = Trainer::new(&net, &mut optimizer, &loader, NextToken)
         .epochs(epochs as usize)
         .schedule(Warmup::new(warmup, CosineAnnealingLr::with_min(total - warmup, lr / 10.0)?))
         .clip_grad_norm(1.0)
-        .callback(Watch::new(&mut metrics, &mut progress, per_epoch as u64))
-        .checkpoints(run_dir.checkpoints());
+        .checkpoints(run_dir.checkpoints())
+        .shards(shards)
+        .group(group);
+    if let Some(metrics) = &mut metrics {
+        trainer = trainer.callback(Watch::new(metrics, &mut progress, per_epoch as u64));
+    }
     if let Some(test) = &test {
         trainer =
-            trainer.validate(|net: &Gpt2<Any>| evaluate_on(net, test, &NextToken, test_batches, &device));
+            trainer.validate(|net: &Gpt2<Any>| evaluate_on(net, test, &NextToken, test_batches, device));
     }
     if let Some(half) = amp {
         trainer = trainer.amp(half);
@@ -98,8 +110,13 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     if let Some(checkpoint) = run_dir.checkpoint.take() {
         trainer = trainer.resume(checkpoint);
     }
-    let report = trainer.run(&device)?;
+    let from = run_dir.checkpoint_step;
+    let report = trainer.run(device)?;
     progress.finish();
+    let Some(metrics) = metrics else { return Ok(Verdict::Good) };
+    if group.size() > 1 && !quiet {
+        eprintln!("{}", worker.told(total - from, shards));
+    }
 
     net.save_pretrained(run_dir.path())?;
     tokenizer.save(run_dir.file("tokenizer.json"))?;
@@ -123,7 +140,7 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
         writeln!(out, "test loss {:.4} nats per token", score.loss)?;
     }
     let weights: StateDict = net.state_dict()?;
-    writeln!(out, "weights sha256 {}", io::weights_hash(&weights))?;
+    print_hash(&weights, shards, out)?;
     Ok(Verdict::Good)
 }
 
