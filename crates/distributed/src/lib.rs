@@ -13,6 +13,7 @@ mod exchange;
 mod group;
 mod launcher;
 mod message;
+mod slices;
 mod tensors;
 mod transport;
 pub mod tree;

@@ -157,7 +157,8 @@ mod tests {
     fn every_head_is_read_as_it_was_written() {
         for (kind, _) in KINDS {
             for dtype in DType::ALL {
-                let head = Head { number: u64::MAX, call: Call { kind, dtype, count: 1 << 40, with: 7, shape: 3 } };
+                let head =
+                    Head { number: u64::MAX, call: Call { kind, dtype, count: 1 << 40, with: 7, shape: 3 } };
                 assert_eq!(Head::read(&head.bytes()).unwrap(), head);
             }
         }
@@ -176,7 +177,10 @@ mod tests {
         let mut other = head();
         other.call.shape = 6;
         let shapes = said(&other.bytes(), 0);
-        assert!(shapes.contains("worker 1 calls all_reduce of 10 f32 from 8 shards with a tensor of another shape"));
+        assert!(
+            shapes
+                .contains("worker 1 calls all_reduce of 10 f32 from 8 shards with a tensor of another shape")
+        );
         let mut other = head();
         other.call = Call { kind: Kind::Broadcast, with: 2, ..other.call };
         let said = said(&other.bytes(), 0);

@@ -57,7 +57,7 @@ impl Group {
         let mine = self.rank() == root;
         let mut bytes =
             if mine && self.size() > 1 { x.to_host()?.data().to_le_bytes() } else { vec![0; size] };
-        self.from_root(x.dtype(), x.numel(), digest(x.shape()), &mut bytes, root)?;
+        self.bytes_of_root(x.dtype(), x.numel(), digest(x.shape()), &mut bytes, root)?;
         if mine {
             return Ok(x.detach());
         }

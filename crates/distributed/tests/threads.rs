@@ -80,7 +80,10 @@ fn what_workers_have_goes_to_all() {
             }
             let n = (workers * (workers - 1) / 2) as i32;
             assert_eq!(g.all_reduce_slice(&[me as i32, 1]).unwrap(), [n, workers as i32]);
-            assert_eq!(g.reduce_scatter_slice(&[1.0f32; 10]).unwrap(), vec![workers as f32; g.part(10, me).len()]);
+            assert_eq!(
+                g.reduce_scatter_slice(&[1.0f32; 10]).unwrap(),
+                vec![workers as f32; g.part(10, me).len()]
+            );
             g.agree("data", b"the same").unwrap();
         });
     }

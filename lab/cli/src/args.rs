@@ -21,9 +21,41 @@ pub enum Command {
     Bench(Bench),
     Gates(Gates),
     Ulp(Ulp),
+    Schedule(Schedule),
     /// List the devices of this machine, and whether each computes exactly
     Devices,
     Completions(Completions),
+}
+
+/// Simulate a training step on many workers, by a model of its messages
+///
+/// Prints the model and a table in Markdown: the time of the sums, what is sent, the speedup.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Schedule {
+    /// Gradient shards, a power of two: up to so many workers
+    #[arg(long, default_value_t = 64)]
+    pub shards: usize,
+    /// Parameters, of f32
+    #[arg(long, default_value_t = 25_000_000, value_parser = parameters())]
+    pub parameters: usize,
+    /// Milliseconds that a shard's gradients take
+    #[arg(long, default_value_t = 50.0, value_parser = positive)]
+    pub compute: f64,
+    /// Microseconds that a message is on its way
+    #[arg(long, default_value_t = 20.0, value_parser = positive)]
+    pub latency: f64,
+    /// Microseconds that a message takes a link besides its bytes
+    #[arg(long, default_value_t = 5.0, value_parser = positive)]
+    pub overhead: f64,
+    /// Gigabytes a second of a link, each way
+    #[arg(long, default_value_t = 12.5, value_parser = positive)]
+    pub bandwidth: f64,
+}
+
+fn parameters() -> impl clap::builder::TypedValueParser<Value = usize> {
+    use clap::builder::TypedValueParser;
+    value_parser!(u64).range(1..=1 << 40).map(|n| n as usize)
 }
 
 /// Measure how far the elementary functions are from the truth, on all 2^32 inputs

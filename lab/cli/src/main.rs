@@ -18,6 +18,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<Verdict> {
         Command::Bench(args) => command::bench::run(&args, out),
         Command::Gates(args) => command::gates::run(&args, out),
         Command::Ulp(args) => command::ulp::run(&args, out),
+        Command::Schedule(args) => command::schedule::run(&args, out),
         Command::Devices => devices::run(out),
         Command::Completions(args) => completions::run::<Cli>(&args, out),
     }

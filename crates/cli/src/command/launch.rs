@@ -60,7 +60,10 @@ pub fn run(args: &Launch) -> Result<Verdict> {
         match failed {
             None if all => return Ok(Verdict::Good),
             Some((rank, status, since)) if all || since.elapsed() > GRACE => {
-                return Err(Error::io(format!("launch: worker {rank} of {} ended with {status}", args.workers)));
+                return Err(Error::io(format!(
+                    "launch: worker {rank} of {} ended with {status}",
+                    args.workers
+                )));
             }
             _ => thread::sleep(PAUSE),
         }

@@ -258,13 +258,7 @@ impl<D: Dataset + 'static, C: Collate<D::Item> + 'static> Loader<D, C> {
     }
     /// The batches of an epoch from batch `start` on, each cut into `parts`: those in `mine` of the
     /// first batch, of the next one, and so on.
-    fn host_parts(
-        &self,
-        epoch: u64,
-        start: usize,
-        parts: usize,
-        mine: Range<usize>,
-    ) -> Batches<C::Batch> {
+    fn host_parts(&self, epoch: u64, start: usize, parts: usize, mine: Range<usize>) -> Batches<C::Batch> {
         let order = match self.order(epoch) {
             Ok(order) => order,
             Err(e) => return Batches(BatchSource::Refused(Some(e))),
@@ -326,7 +320,11 @@ where
         device: &'a B::Device,
     ) -> Result<DeviceBatches<'a, B>> {
         let n = self.order.count(self.data.len());
-        let last = if self.drop_last || n.is_multiple_of(self.batch_size) { self.batch_size } else { n % self.batch_size };
+        let last = if self.drop_last || n.is_multiple_of(self.batch_size) {
+            self.batch_size
+        } else {
+            n % self.batch_size
+        };
         if last < runs.shards() {
             return Err(Error::argument(format!(
                 "loader: a batch of {last} samples is cut into {} gradient shards; fewer shards, larger batches or drop_last would fit",

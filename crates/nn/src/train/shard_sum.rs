@@ -35,7 +35,9 @@ impl<B: Backend> Slot<B> {
         Ok(Slot { value, ..self })
     }
     fn value(&self) -> Result<&Array<B>> {
-        self.value.as_ref().ok_or_else(|| Error::argument("train: a sum over shards of which none has a term"))
+        self.value
+            .as_ref()
+            .ok_or_else(|| Error::argument("train: a sum over shards of which none has a term"))
     }
     pub(super) fn times(&self, factor: f64) -> Result<Array<B>> {
         let x = self.value()?;
@@ -100,7 +102,13 @@ impl<B: Backend> SlotSums<B> {
                     let flat = |one: &SlotSums<B>| {
                         let mut all = Vec::with_capacity(n);
                         for slot in of.iter().map(|&i| &one.slots[i]) {
-                            match slot.value.as_ref().map(Array::to_host).transpose()?.map(HostTensor::into_data) {
+                            match slot
+                                .value
+                                .as_ref()
+                                .map(Array::to_host)
+                                .transpose()?
+                                .map(HostTensor::into_data)
+                            {
                                 Some(HostData::$v(x)) => all.extend_from_slice(&x),
                                 None => all.resize(all.len() + slot.shape.numel(), $nothing),
                                 Some(other) => {

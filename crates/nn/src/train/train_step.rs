@@ -35,7 +35,7 @@ impl<B: Backend, M, D, O: Objective<B, M, D>> ErasedObjective<B, M, D> for Erase
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Clip {
+enum Clip {
     Norm(f64),
     Value(f64),
 }
@@ -349,7 +349,11 @@ impl<'a, B: Backend, M: Module<B>, D> TrainStep<'a, B, M, D> {
         }
     }
     /// The optimiser's step.
-    pub(super) fn finish(&mut self, optimizer: &mut dyn Optimizer<B>, gradients: &mut Gradients<B>) -> Result<()> {
+    pub(super) fn finish(
+        &mut self,
+        optimizer: &mut dyn Optimizer<B>,
+        gradients: &mut Gradients<B>,
+    ) -> Result<()> {
         match &mut self.scaler {
             Some(scaler) => {
                 scaler.step(optimizer, self.model, gradients)?;

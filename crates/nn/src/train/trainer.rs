@@ -13,9 +13,8 @@ use crate::optim::schedule::{PlateauState, ReduceLrOnPlateau, Schedule};
 use crate::optim::{GradScaler, Optimizer, ScalerState};
 use crate::reads::Reads;
 use elinvar_core::ready::ready;
-use elinvar_core::{DType, Error, HostTensor, Result, profile};
-use elinvar_distributed::{Group, Runs};
-use elinvar_io::weights_hash;
+use elinvar_core::{DType, Error, Result, profile};
+use elinvar_distributed::Group;
 use elinvar_ops::Backend;
 use elinvar_ops::autocast::check;
 use elinvar_tensor::try_run;
@@ -57,23 +56,23 @@ impl<M, F: AsyncFnMut(&M) -> Result<Score>> Validation<M> for Awaits<F> {
 
 /// Trains a model. Built by [`Trainer::new`], set up by its methods, run by [`Trainer::run`].
 pub struct Trainer<'a, B: Backend, M, S: Source<B>> {
-    model: &'a M,
-    optimizer: &'a mut dyn Optimizer<B>,
-    source: &'a S,
-    one: TrainStep<'a, B, M, S::Batch>,
-    epochs: usize,
-    accumulate: usize,
-    schedule: Option<Box<dyn Schedule + 'a>>,
-    plateau: Option<ReduceLrOnPlateau>,
-    ema: Option<&'a mut Ema<B>>,
+    pub(super) model: &'a M,
+    pub(super) optimizer: &'a mut dyn Optimizer<B>,
+    pub(super) source: &'a S,
+    pub(super) one: TrainStep<'a, B, M, S::Batch>,
+    pub(super) epochs: usize,
+    pub(super) accumulate: usize,
+    pub(super) schedule: Option<Box<dyn Schedule + 'a>>,
+    pub(super) plateau: Option<ReduceLrOnPlateau>,
+    pub(super) ema: Option<&'a mut Ema<B>>,
     validation: Option<Box<dyn Validation<M> + 'a>>,
-    early: Option<EarlyStopping>,
+    pub(super) early: Option<EarlyStopping>,
     callbacks: Vec<Box<dyn Callback<B> + 'a>>,
     checkpoints: Option<Checkpoints>,
     resume: Option<Checkpoint>,
-    shards: usize,
-    group: Option<Group>,
-    sharding: Option<Sharding>,
+    pub(super) shards: usize,
+    pub(super) group: Option<Group>,
+    pub(super) sharding: Option<Sharding>,
 }
 
 impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
@@ -369,47 +368,6 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         Ok(run)
     }
 
-    /// How steps are cut, if they are.
-    fn sharding(&self) -> Result<Option<Sharding>> {
-        let group = self.group.clone().unwrap_or_else(Group::alone);
-        let runs = Runs::new(self.shards, group.size())?;
-        if self.shards == 1 {
-            return Ok(None);
-        }
-        if self.one.is_captured() {
-            return Err(Error::unsupported("train: a captured step is not cut into gradient shards"));
-        }
-        Ok(Some(Sharding { runs, group }))
-    }
-
-    /// Workers that differ would end with weights that are nobody's.
-    fn agree(&self, run: &Run<B>) -> Result<()> {
-        let Some(Sharding { group, .. }) = self.sharding.as_ref().filter(|s| s.group.size() > 1) else {
-            return Ok(());
-        };
-        let settings = format!(
-            "{} {} {} {} {:?} {:?} {} {} {} {}",
-            self.shards,
-            self.epochs,
-            self.accumulate,
-            self.one.settings(),
-            run.at,
-            run.base_lr.to_bits(),
-            self.schedule.is_some(),
-            self.plateau.is_some(),
-            self.early.is_some(),
-            self.ema.is_some(),
-        );
-        group.agree("set of settings", settings.as_bytes())?;
-        group.agree("set of data", self.source.fingerprint()?.as_bytes())?;
-        let weights = self.model.state_dict()?;
-        let of = |(name, x): (&String, &HostTensor)| format!("{name} {} {}\n", x.dtype(), x.shape());
-        group.agree("model", weights.iter().map(of).collect::<String>().as_bytes())?;
-        group.agree("weights", weights_hash(&weights).as_bytes())?;
-        let (states, groups) = self.optimizer.state_dict(self.model)?.to_tensors();
-        group.agree("optimiser", format!("{} {groups}", weights_hash(&states)).as_bytes())
-    }
-
     /// Restores the state of a checkpoint. Returns whether the run was finished.
     fn restore(&mut self, from: &Checkpoint, run: &mut Run<B>, device: &B::Device) -> Result<bool> {
         let state = from.plateau().map(PlateauState::from_json).transpose()?;
@@ -572,21 +530,6 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         Ok(end)
     }
 
-    /// Is it so on any worker?
-    fn any(&self, here: bool) -> Result<bool> {
-        match &self.sharding {
-            Some(Sharding { group, .. }) if group.size() > 1 => {
-                Ok(group.all_reduce_slice(&[i64::from(here)])?[0] > 0)
-            }
-            _ => Ok(here),
-        }
-    }
-
-    /// Does this worker write?
-    fn writes(&self) -> bool {
-        self.sharding.as_ref().is_none_or(|s| s.group.rank() == 0)
-    }
-
     async fn write(&mut self, reads: Reads, run: &Run<B>, finished: bool) -> Result<()> {
         let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| self.writes()) else { return Ok(()) };
         let checkpoint = self.checkpoint(reads, run, finished, checkpoints.all_settings()).await?;
@@ -618,9 +561,9 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
 }
 
 /// The state of a run.
-struct Run<B: Backend> {
-    at: Position,
-    base_lr: f64,
+pub(super) struct Run<B: Backend> {
+    pub(super) at: Position,
+    pub(super) base_lr: f64,
     sums: Sums<B>,
     report: Report,
 }

@@ -3,4 +3,5 @@
 pub mod bench;
 pub mod conformance;
 pub mod gates;
+pub mod schedule;
 pub mod ulp;

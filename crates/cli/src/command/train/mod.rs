@@ -3,9 +3,9 @@
 
 mod digits;
 mod run;
-mod worker;
 #[cfg(feature = "tokenizers")]
 mod text;
+mod worker;
 
 use crate::args::{Train, What};
 #[cfg(not(feature = "tokenizers"))]
