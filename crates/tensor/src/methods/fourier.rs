@@ -6,8 +6,10 @@ use crate::Tensor;
 use crate::fail::OrFail;
 use elinvar_core::Result;
 use elinvar_ops::backend::Backend;
+use elinvar_ops::catalogue as op;
 use elinvar_ops::catalogue::fourier::Norm;
-use elinvar_ops::catalogue::{self as op, pad, stft};
+use elinvar_ops::catalogue::pad::Mode;
+use elinvar_ops::catalogue::stft::Frames;
 
 methods! {
     /// The discrete Fourier transform of [.., n, 2] along axis `dim`, cut or filled with zeros to
@@ -45,9 +47,9 @@ methods! {
         |x| op::irfftn(x, s, dim, norm);
     /// The transforms of windows of a signal, times a window function: \[l\] gives
     /// [frequencies, windows, 2], [n, l] the same for each row.
-    fn stft, try_stft(window: Option<&Tensor<B>>, frames: &stft::Frames, pad_mode: pad::Mode) -> Tensor<B> =
+    fn stft, try_stft(window: Option<&Tensor<B>>, frames: &Frames, pad_mode: Mode) -> Tensor<B> =
         |x| op::stft(x, window, frames, pad_mode);
     /// The inverse of [`Tensor::stft`], cut or filled with zeros to `length`.
-    fn istft, try_istft(window: Option<&Tensor<B>>, frames: &stft::Frames, length: Option<usize>) -> Tensor<B> =
+    fn istft, try_istft(window: Option<&Tensor<B>>, frames: &Frames, length: Option<usize>) -> Tensor<B> =
         |x| op::istft(x, window, frames, length);
 }
