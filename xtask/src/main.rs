@@ -1,6 +1,7 @@
 //! The project's development commands: `cargo xtask NAME`.
 
 mod amd;
+mod apple;
 mod arm;
 mod book;
 mod bundle;
@@ -29,6 +30,7 @@ usage: cargo xtask COMMAND
   code-metrics  sizes, names, imports and words of the sources, with their goals; a part of `docs`
   book       the documentation as a book, by mdBook
   amd        what is emitted for AMD's devices, compiled for all of them; registers, spills and LDS
+  apple      the driver for Metal and what is above it, type-checked for Apple's systems
   arm        the tests of the device cpu, and training runs, on aarch64 with NEON, emulated by qemu
   web        the page that trains in a browser, as a folder to serve: target/web/site
   browser    the device cpu in WebAssembly: conformance under Node, and the page in Chromium
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         ["code-metrics"] => metrics::metrics(),
         ["book"] => book::book(),
         ["amd"] => amd::amd(),
+        ["apple"] => apple::apple(),
         ["arm"] => arm::arm(),
         ["web"] => web::web(),
         ["browser"] => web::browser(),

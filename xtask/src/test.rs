@@ -50,6 +50,7 @@ pub fn test() -> ExitCode {
     step("documentation", &crate::docs::check);
     step("tests", &|| cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"], &[]));
     step("aarch64, check", &crate::arm::check);
+    step("apple, check", &crate::apple::check);
     // All other steps compile with all features, these programs with none.
     step("programs", &|| programs.ended_without_warnings());
     step("program, no features", &|| {

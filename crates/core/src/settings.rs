@@ -31,12 +31,20 @@ pub enum DeviceKind {
     Vulkan,
     /// Adapters of WebGPU.
     WebGpu,
+    /// GPUs of Apple's systems.
+    Metal,
 }
 
 impl DeviceKind {
     /// All of them.
-    pub const ALL: [DeviceKind; 5] =
-        [DeviceKind::Cpu, DeviceKind::Reference, DeviceKind::Cuda, DeviceKind::Vulkan, DeviceKind::WebGpu];
+    pub const ALL: [DeviceKind; 6] = [
+        DeviceKind::Cpu,
+        DeviceKind::Reference,
+        DeviceKind::Cuda,
+        DeviceKind::Vulkan,
+        DeviceKind::WebGpu,
+        DeviceKind::Metal,
+    ];
 }
 
 impl fmt::Display for DeviceKind {
@@ -47,6 +55,7 @@ impl fmt::Display for DeviceKind {
             DeviceKind::Cuda => "cuda",
             DeviceKind::Vulkan => "vulkan",
             DeviceKind::WebGpu => "webgpu",
+            DeviceKind::Metal => "metal",
         })
     }
 }
@@ -120,15 +129,15 @@ macro_rules! settings {
 
 settings! {
     /// Bytes that tensors may hold at most; an allocation beyond them fails with `OutOfMemory`.
-    MemoryLimit memory_limit: u64, "a number of bytes, such as 4GiB", "ELINVAR_MEMORY_LIMIT", [Cpu Cuda Vulkan WebGpu];
+    MemoryLimit memory_limit: u64, "a number of bytes, such as 4GiB", "ELINVAR_MEMORY_LIMIT", [Cpu Cuda Vulkan WebGpu Metal];
     /// Bytes that the device's memory pool takes when the device is opened, and keeps.
-    PoolInitial pool_initial: u64, "a number of bytes, such as 4GiB", "ELINVAR_POOL_INITIAL", [Cuda Vulkan WebGpu];
+    PoolInitial pool_initial: u64, "a number of bytes, such as 4GiB", "ELINVAR_POOL_INITIAL", [Cuda Vulkan WebGpu Metal];
     /// Bytes that the pool takes at most, in use or kept; an allocation beyond them fails with
     /// `OutOfMemory`.
-    PoolMaximum pool_maximum: u64, "a number of bytes, such as 4GiB", "ELINVAR_POOL_MAXIMUM", [Cuda Vulkan WebGpu];
+    PoolMaximum pool_maximum: u64, "a number of bytes, such as 4GiB", "ELINVAR_POOL_MAXIMUM", [Cuda Vulkan WebGpu Metal];
     /// Bytes by which the pool grows at least when it has no room left. Without, each large tensor
     /// has memory of its own.
-    PoolGrowth pool_growth: u64, "a number of bytes, such as 256MiB", "ELINVAR_POOL_GROWTH", [Cuda Vulkan WebGpu];
+    PoolGrowth pool_growth: u64, "a number of bytes, such as 256MiB", "ELINVAR_POOL_GROWTH", [Cuda Vulkan WebGpu Metal];
     /// Threads that share work. No bit depends on it.
     Threads threads: usize, "a number of threads", "ELINVAR_THREADS", [Cpu];
     /// Instruction set, by its name: `plain`, `avx2`, `avx512`, `neon`. No bit depends on it.
@@ -138,11 +147,11 @@ settings! {
     /// Bytes of weights that may be packed unasked.
     PackUpTo pack_up_to: usize, "a number of bytes", "ELINVAR_PACK_UP_TO", [Cpu];
     /// How products are computed where no scope says it. `Fast` changes bits.
-    Precision precision: Precision, "exact or fast", "ELINVAR_PRECISION", [Cpu Cuda Vulkan WebGpu];
+    Precision precision: Precision, "exact or fast", "ELINVAR_PRECISION", [Cpu Cuda Vulkan WebGpu Metal];
     /// Are kernels and tiles tried, and the fastest kept? Changes bits of `Precision::Fast` only.
-    Autotune autotune: Autotune, "0, 1 or 2", "ELINVAR_TUNE", [Cuda Vulkan WebGpu];
+    Autotune autotune: Autotune, "0, 1 or 2", "ELINVAR_TUNE", [Cuda Vulkan WebGpu Metal];
     /// The file of what tuning found.
-    TuneCache tune_cache: PathBuf, "a path", "ELINVAR_TUNE_CACHE", [Cuda Vulkan WebGpu];
+    TuneCache tune_cache: PathBuf, "a path", "ELINVAR_TUNE_CACHE", [Cuda Vulkan WebGpu Metal];
     /// What the validation layer watches. One for all Vulkan devices of a process.
     Validation validation: Validation, "0, 1 or gpu", "ELINVAR_VULKAN_VALIDATION", [Vulkan];
 }

@@ -131,6 +131,8 @@ backends! {
     Vulkan: elinvar_gpu::Vulkan;
     #[cfg(feature = "webgpu")]
     WebGpu: elinvar_gpu::WebGpu;
+    #[cfg(all(feature = "metal", target_vendor = "apple"))]
+    Metal: elinvar_gpu::Metal;
 }
 
 /// Memory of the backend that holds it. Every caller checks that operands share a device.

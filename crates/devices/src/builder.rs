@@ -2,7 +2,7 @@
 
 use crate::any::Device;
 use crate::device::Name;
-use crate::kinds::{cuda, vulkan, webgpu};
+use crate::kinds::{cuda, metal, vulkan, webgpu};
 use elinvar_core::{Autotune, DeviceKind, Error, Precision, Result, Settings, Validation};
 use elinvar_cpu::CpuDevice;
 use std::fmt::Display;
@@ -114,6 +114,7 @@ impl DeviceBuilder {
             }
             Name::Cuda(number) => cuda::open(number, &settings),
             Name::WebGpu(number) => webgpu::open(number, &settings),
+            Name::Metal(number) => metal::open(number, &settings),
             Name::Vulkan(number) => {
                 // What can be seen to be wrong is refused before Vulkan is started.
                 settings.clone().complete(DeviceKind::Vulkan)?;

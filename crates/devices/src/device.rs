@@ -1,7 +1,7 @@
 //! Naming, choosing and listing devices.
 
 use crate::any::{Any, Device};
-use crate::kinds::{cuda, vulkan, webgpu, webgpu_async};
+use crate::kinds::{cuda, metal, vulkan, webgpu, webgpu_async};
 use crate::probe::{Exactness, arithmetic};
 use crate::properties::{self, Properties};
 use elinvar_core::{Error, ErrorKind, MemoryStats, Result, Settings};
@@ -53,9 +53,18 @@ impl Device {
     pub async fn webgpu_async() -> Result<DeviceInfo> {
         webgpu_async().await
     }
+    /// The Metal device of this number, in the order of [`devices`]: those that share the
+    /// processor's memory come first.
+    ///
+    /// # Errors
+    /// `Unsupported` on other systems than Apple's, if this build has no Metal (feature `metal`),
+    /// or of a device that has memory of its own; `DriverMissing`, `UnknownDevice`.
+    pub fn metal(number: usize) -> Result<Device> {
+        metal::open(number, &Settings::default())
+    }
 
     /// The device of this name, as on a command line: `cpu`, `cuda:0` (or `cuda`), `vulkan:0`,
-    /// `webgpu:0`, `reference`, or `best`, which is [`Device::best`].
+    /// `webgpu:0`, `metal:0`, `reference`, or `best`, which is [`Device::best`].
     ///
     /// # Errors
     /// `UnknownDevice` with the names that exist; those of opening the device.
@@ -67,11 +76,12 @@ impl Device {
             Name::Cuda(number) => Device::cuda(number),
             Name::Vulkan(number) => Device::vulkan(number),
             Name::WebGpu(number) => Device::webgpu(number),
+            Name::Metal(number) => Device::metal(number),
         }
     }
 
     /// The fastest device of this machine that gives exact results: a discrete GPU, by CUDA or else
-    /// by Vulkan or WebGPU, if the probe finds it exact; otherwise the processor. Software and
+    /// by Metal, Vulkan or WebGPU, if the probe finds it exact; otherwise the processor. Software and
     /// integrated GPUs are never chosen. GPUs are probed at the first call, once per process.
     ///
     /// # Errors
@@ -80,7 +90,7 @@ impl Device {
     pub fn best() -> Result<Device> {
         static BEST: OnceLock<Result<Device>> = OnceLock::new();
         let find = || {
-            for card in [cuda::card, vulkan::card, webgpu::card] {
+            for card in [cuda::card, metal::card, vulkan::card, webgpu::card] {
                 if let Some(card) = card()?.filter(|c| c.exactness == Exactness::Exact) {
                     return Ok(card.device);
                 }
@@ -132,6 +142,7 @@ pub(crate) enum Name {
     Cuda(usize),
     Vulkan(usize),
     WebGpu(usize),
+    Metal(usize),
 }
 
 impl Name {
@@ -142,7 +153,7 @@ impl Name {
             Error::new(
                 ErrorKind::UnknownDevice,
                 format!(
-                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, webgpu:N, reference, best"
+                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, webgpu:N, metal:N, reference, best"
                 ),
             )
         };
@@ -158,6 +169,7 @@ impl Name {
             ("cuda", number) => Ok(Name::Cuda(number.unwrap_or(0))),
             ("vulkan", number) => Ok(Name::Vulkan(number.unwrap_or(0))),
             ("webgpu", number) => Ok(Name::WebGpu(number.unwrap_or(0))),
+            ("metal", number) => Ok(Name::Metal(number.unwrap_or(0))),
             _ => Err(unknown()),
         }
     }
@@ -224,7 +236,7 @@ pub fn machine() -> Result<Machine> {
         device: Device::Cpu(cpu),
     }];
     let mut missing = Vec::new();
-    for found in [cuda::find(), vulkan::find(), webgpu::find()] {
+    for found in [cuda::find(), metal::find(), vulkan::find(), webgpu::find()] {
         devices.extend(found.devices);
         missing.extend(found.missing);
     }
@@ -268,7 +280,7 @@ mod tests {
             assert_eq!(
                 e.message(),
                 format!(
-                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, webgpu:N, reference, best"
+                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, webgpu:N, metal:N, reference, best"
                 )
             );
         }

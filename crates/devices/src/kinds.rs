@@ -2,7 +2,12 @@
 
 use crate::any::Device;
 use crate::device::DeviceInfo;
-#[cfg(any(feature = "cuda", feature = "vulkan", feature = "webgpu"))]
+#[cfg(any(
+    feature = "cuda",
+    feature = "vulkan",
+    feature = "webgpu",
+    all(feature = "metal", target_vendor = "apple")
+))]
 use crate::gpu;
 use elinvar_core::{Error, Result, Settings};
 
@@ -15,45 +20,49 @@ pub struct Found {
 
 macro_rules! kind {
     ($kind:ident, $feature:literal, $Variant:ident, $Name:literal, $default:literal) => {
+        kind!($kind, (feature = $feature), $Variant, concat!(
+            $feature,
+            ": this build has no ",
+            $Name,
+            "; it comes with the feature `",
+            $feature,
+            "`, which is ",
+            $default
+        ));
+    };
+    // One that is not of all systems.
+    ($kind:ident, ($($when:tt)*), $Variant:ident, $absent:expr) => {
         pub mod $kind {
             use super::*;
 
-            #[cfg(feature = $feature)]
+            #[cfg($($when)*)]
             pub fn open(number: usize, settings: &Settings) -> Result<Device> {
                 gpu::open(number, settings, Device::$Variant)
             }
-            #[cfg(feature = $feature)]
+            #[cfg($($when)*)]
             pub fn find() -> Found {
                 gpu::find(Device::$Variant)
             }
-            #[cfg(feature = $feature)]
+            #[cfg($($when)*)]
             pub fn card() -> Result<Option<DeviceInfo>> {
                 gpu::card(Device::$Variant)
             }
 
-            #[cfg(not(feature = $feature))]
+            #[cfg(not($($when)*))]
             pub fn open(_: usize, _: &Settings) -> Result<Device> {
                 Err(absent())
             }
-            #[cfg(not(feature = $feature))]
+            #[cfg(not($($when)*))]
             pub fn find() -> Found {
                 Found { devices: Vec::new(), missing: vec![absent()] }
             }
-            #[cfg(not(feature = $feature))]
+            #[cfg(not($($when)*))]
             pub fn card() -> Result<Option<DeviceInfo>> {
                 Ok(None)
             }
-            #[cfg(not(feature = $feature))]
+            #[cfg(not($($when)*))]
             fn absent() -> Error {
-                Error::unsupported(concat!(
-                    $feature,
-                    ": this build has no ",
-                    $Name,
-                    "; it comes with the feature `",
-                    $feature,
-                    "`, which is ",
-                    $default
-                ))
+                Error::unsupported($absent)
             }
         }
     };
@@ -75,3 +84,13 @@ pub async fn webgpu_async() -> Result<DeviceInfo> {
     // Which says that it is not there.
     webgpu::open(0, &Settings::default()).map(|_| unreachable!("this build has none"))
 }
+kind!(
+    metal,
+    (all(feature = "metal", target_vendor = "apple")),
+    Metal,
+    if cfg!(target_vendor = "apple") {
+        "metal: this build has no Metal; it comes with the feature `metal`, which is on by default"
+    } else {
+        "metal: only on macOS, iOS and Apple's other systems; other systems' GPUs are cuda:N, vulkan:N and webgpu:N"
+    }
+);

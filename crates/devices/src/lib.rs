@@ -7,7 +7,12 @@
 mod any;
 mod builder;
 mod device;
-#[cfg(any(feature = "cuda", feature = "vulkan", feature = "webgpu"))]
+#[cfg(any(
+    feature = "cuda",
+    feature = "vulkan",
+    feature = "webgpu",
+    all(feature = "metal", target_vendor = "apple")
+))]
 mod gpu;
 mod kinds;
 mod probe;

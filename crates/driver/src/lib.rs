@@ -8,6 +8,7 @@
 //!
 //! * [`cuda`]: NVIDIA's GPUs, through their driver's own library; looked for at run time.
 //! * [`hip`]: AMD's GPUs, through their driver's own libraries; looked for at run time.
+//! * `metal`, with the feature of this name: the GPUs of Apple's systems, and compiled there only.
 //! * [`vulkan`]: any GPU of any vendor, and software devices; the loader is looked for at run time.
 //! * [`webgpu`], with the feature of this name: WebGPU, by the crate `wgpu`; the only one in a browser.
 //! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of the layers above.
@@ -21,8 +22,11 @@ pub mod cuda;
 pub mod hip;
 pub mod interp;
 mod loop_limit;
+#[cfg(all(feature = "metal", any(target_vendor = "apple", test)))]
+pub mod metal;
 pub mod null;
 mod params;
+#[allow(dead_code, reason = "some questions are those of drivers that are features, or of some systems")]
 mod probe;
 mod requirements;
 #[cfg(not(target_arch = "wasm32"))]
@@ -41,6 +45,8 @@ pub use cuda::Cuda;
 #[cfg(not(target_arch = "wasm32"))]
 pub use hip::Hip;
 pub use interp::Interp;
+#[cfg(all(feature = "metal", target_vendor = "apple"))]
+pub use metal::Metal;
 pub use null::Null;
 #[cfg(not(target_arch = "wasm32"))]
 pub use streams::StreamDevice;
@@ -49,6 +55,10 @@ pub use vendor_gemm::VendorGemm;
 pub use vulkan::Vulkan;
 #[cfg(feature = "webgpu")]
 pub use webgpu::WebGpu;
+
+// Tests of a part that users of the crate do not see share modules with those of the whole.
+#[cfg(test)]
+extern crate self as elinvar_driver;
 
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::Kernel;

@@ -25,14 +25,12 @@ enum Operation {
     /// 0 + x
     FromZero,
     /// Sums and products that a compiler could contract or reorder.
-    #[cfg(feature = "webgpu")]
     Rewritten(Rewrite),
     /// Comparisons, magnitude and negation of subnormal numbers.
     Subnormals,
 }
 
 /// What compilers do to sums and products of numbers, if they take them for real ones.
-#[cfg(feature = "webgpu")]
 #[derive(Clone, Copy)]
 enum Rewrite {
     /// a b + c as one operation.
@@ -47,7 +45,6 @@ enum Rewrite {
     FoldSum,
 }
 
-#[cfg(feature = "webgpu")]
 impl Rewrite {
     const ALL: [Rewrite; 5] =
         [Rewrite::Contract, Rewrite::Cancel, Rewrite::Factor, Rewrite::FoldProduct, Rewrite::FoldSum];
@@ -146,7 +143,6 @@ pub async fn fuses<D: Whole>(device: &D) -> Result<bool> {
 ///
 /// # Errors
 /// As [`arithmetic`].
-#[cfg(feature = "webgpu")]
 pub async fn contracts<D: Whole>(device: &D) -> Result<bool> {
     for rewrite in Rewrite::ALL {
         if !right(device, Elem::F32, Operation::Rewritten(rewrite)).await? {
@@ -253,7 +249,6 @@ async fn right<D: Whole>(device: &D, elem: Elem, operation: Operation) -> Result
             Operation::Division => a.binary(Binary::Div, b),
             Operation::Root => a.unary(Unary::Sqrt),
             Operation::FromZero => a.like(0) + a,
-            #[cfg(feature = "webgpu")]
             Operation::Rewritten(rewrite) => rewrite.kernel([a, b, c]),
             Operation::Subnormals => {
                 // A digit for each question, as of a number that no device flushes.
@@ -312,7 +307,6 @@ async fn right<D: Whole>(device: &D, elem: Elem, operation: Operation) -> Result
                 Operation::Division => a[i] / b[i],
                 Operation::Root => a[i].sqrt(),
                 Operation::FromZero => 0.0 + a[i],
-                #[cfg(feature = "webgpu")]
                 Operation::Rewritten(_) => unreachable!("tried in f32"),
                 Operation::Subnormals => wanted(a[i]),
             };
@@ -325,7 +319,6 @@ async fn right<D: Whole>(device: &D, elem: Elem, operation: Operation) -> Result
                 Operation::Division => a / b,
                 Operation::Root => a.sqrt(),
                 Operation::FromZero => 0.0 + a,
-                #[cfg(feature = "webgpu")]
                 Operation::Rewritten(rewrite) => rewrite.want([a, b, c]),
                 Operation::Subnormals => wanted(f64::from(a)) as f32,
             };
@@ -414,9 +407,68 @@ pub async fn loop_limit<D: Whole>(device: &D) -> Result<Option<u64>> {
     Ok(least.map(u64::from))
 }
 
+/// Are conversions between f16 and f32 right: of the one a fourth of all, and of the other numbers
+/// around the places where rounding turns?
+///
+/// # Errors
+/// As [`arithmetic`].
+pub async fn halves<D: Whole>(device: &D) -> Result<bool> {
+    const CODES: usize = 1 << 14;
+    let k = Builder::new("probe_halves", [64, 1, 1]);
+    let (h, x) = (k.buffer("h", Elem::F16, Access::Read), k.buffer("x", Elem::F32, Access::Read));
+    let (up, down) = (k.buffer("up", Elem::F32, Access::Write), k.buffer("down", Elem::F16, Access::Write));
+    let i = k.global_id(0);
+    k.store(up, i, k.load(h, i, 1));
+    k.store(down, i, k.load(x, i, 1));
+    let kernel = k.finish();
+    // Of four f16 in a row one, and by its number an f32 that lies at it, half way to the next, or beside that.
+    let near = |code: u64| -> u64 {
+        let exponent = (code >> 10) & 31;
+        let magnitude = (code & 0x7fff) as f32;
+        // Below the normal numbers f16 are evenly spaced.
+        let value = match exponent {
+            0 => magnitude * 2f32.powi(-24),
+            _ => (1.0 + (code & 0x3ff) as f32 / 1024.0) * 2f32.powi(exponent as i32 - 15),
+        };
+        let step = 2f32.powi(exponent.max(1) as i32 - 25);
+        let beside = [0i32, 1, -1][(code % 3) as usize];
+        let bits = (value + step * 0.5).to_bits().wrapping_add_signed(beside);
+        u64::from(bits) | ((code >> 15) << 31)
+    };
+    let cells =
+        |elem, f: &dyn Fn(u64) -> u64| interp::Memory { elem, cells: (0..CODES as u64).map(f).collect() };
+    let code = |i: u64| 4 * i + i % 4;
+    let given = [cells(Elem::F16, &code), cells(Elem::F32, &|i| near(code(i)))];
+    let launch = Launch { groups: [CODES as u32 / 64, 1, 1], params: Vec::new() };
+    let mut want = given.to_vec();
+    want.extend([Elem::F32, Elem::F16].map(|elem| interp::Memory::zeros(elem, CODES)));
+    interp::run(&kernel, &launch, &mut want).map_err(|e| Error::unsupported(e.to_string()))?;
+
+    let module = device.compile_whole(&kernel)?;
+    let sizes = want.iter().map(|m| (CODES as u64) * u64::from(m.elem.size()));
+    let memory = sizes.clone().map(|len| device.allocate(len)).collect::<Result<Vec<_>>>()?;
+    let slices: Vec<Slice<'_, D>> =
+        memory.iter().zip(sizes).map(|(memory, len)| Slice { memory, offset: 0, len }).collect();
+    for (slice, m) in slices.iter().zip(&given) {
+        let bytes = m.cells.iter().flat_map(|c| c.to_le_bytes().into_iter().take(m.elem.size() as usize));
+        device.write(*slice, &bytes.collect::<Vec<u8>>())?;
+    }
+    device.launch_whole(&module, &slices, &launch, None)?;
+    for (slice, want) in slices.iter().zip(&want).skip(2) {
+        let size = want.elem.size() as usize;
+        let mut got = vec![0; slice.len as usize];
+        device.fetch(*slice, &mut got).await?;
+        let same =
+            |i: usize| want.is_nan(i) || got[i * size..][..size] == want.cells[i].to_le_bytes()[..size];
+        if !(0..CODES).all(same) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Are lanes of a subgroup of this size neighbours in the order of the local index, in each
 /// workgroup of whole subgroups?
-#[cfg(feature = "webgpu")]
 pub async fn lanes_are_neighbours<D: Whole>(device: &D, lanes: u32) -> Result<bool> {
     let threads = lanes.max(64);
     let k = Builder::new("probe_lanes", [threads, 1, 1]);

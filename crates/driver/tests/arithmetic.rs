@@ -144,6 +144,15 @@ fn webgpus_arithmetic_is_the_interpreters() {
     }
 }
 
+#[cfg(all(feature = "metal", target_vendor = "apple"))]
+#[test]
+fn metals_arithmetic_is_the_interpreters() {
+    use elinvar_driver::Metal;
+    let Some(d) = first::<Metal>() else { return };
+    println!("{:?}", d.target());
+    check(&d);
+}
+
 /// What other devices lack is built here, and compared.
 #[test]
 fn what_is_built_is_the_interpreters() {

@@ -63,6 +63,9 @@ pub type Vulkan = Gpu<elinvar_driver::Vulkan>;
 /// The backend of WebGPU's devices.
 #[cfg(feature = "webgpu")]
 pub type WebGpu = Gpu<elinvar_driver::WebGpu>;
+/// The backend of Metal's devices.
+#[cfg(all(feature = "metal", target_vendor = "apple"))]
+pub type Metal = Gpu<elinvar_driver::Metal>;
 
 impl<D> Clone for Gpu<D> {
     fn clone(&self) -> Self {

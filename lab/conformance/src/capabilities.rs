@@ -52,16 +52,20 @@ impl fmt::Display for Support {
     }
 }
 
+fn is_partial(name: &str) -> bool {
+    ["webgpu", "metal"].iter().any(|kind| name.starts_with(kind))
+}
+
 /// The table in Markdown: a row per op, a column per device of this machine.
 ///
 /// # Errors
 /// `Format` if the built-in sample is damaged; what a device reports when it is opened.
 pub fn capabilities() -> Result<String> {
     let cases = sample::cases(&Filter::default())?;
-    // A WebGPU device has no f64, and not all ops have been run on one: what has is in
+    // WebGPU and Metal devices have no f64, and not all ops have been run on one: what has is in
     // docs/guide/devices.md.
     let here = devices()?.into_iter().map(|d| d.device);
-    let devices: Vec<Device> = here.filter(|d| !d.to_string().starts_with("webgpu")).collect();
+    let devices: Vec<Device> = here.filter(|d| !is_partial(&d.to_string())).collect();
     let names: Vec<String> = devices.iter().map(Device::to_string).collect();
     let mut table = format!("| op | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(devices.len()));
     for op in catalogue::NAMES.iter().chain(training::NAMES) {

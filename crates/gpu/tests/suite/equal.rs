@@ -40,6 +40,13 @@ fn webgpus_work_has_the_references_bits() {
     check(&d, &Plan { rounds: 1, largest: 3000, ..Plan::default() });
 }
 
+#[cfg(all(feature = "metal", target_vendor = "apple"))]
+#[test]
+fn metals_work_has_the_references_bits() {
+    let Some(d) = super::metal() else { return };
+    check(&d, &Plan { rounds: 12, largest: 3000, ..Plan::default() });
+}
+
 #[test]
 fn vulkans_work_has_the_references_bits() {
     let Some(d) = super::vulkan() else { return };

@@ -52,6 +52,19 @@ pub fn webgpu() -> Option<GpuDevice<elinvar_driver::WebGpu>> {
     }
 }
 
+/// A Metal device of its own, or `None`, and a line on why.
+#[cfg(all(feature = "metal", target_vendor = "apple"))]
+pub fn metal() -> Option<GpuDevice<elinvar_driver::Metal>> {
+    match elinvar_driver::Metal::open(0) {
+        Ok(driver) => Some(GpuDevice::new(driver, 0)),
+        Err(e) if e.kind() == ErrorKind::DriverMissing => {
+            println!("skipped: {e}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
 /// A Vulkan device of its own, or `None`, and a line on why.
 pub fn vulkan() -> Option<GpuDevice<Vulkan>> {
     match Vulkan::open(0) {

@@ -332,6 +332,10 @@ fn copies_are_futures() {
     if let Some(d) = vulkan() {
         copies::<Gpu<_>>(&d, true).unwrap();
     }
+    #[cfg(all(feature = "metal", target_vendor = "apple"))]
+    if let Some(d) = super::metal() {
+        copies::<Gpu<_>>(&d, true).unwrap();
+    }
     #[cfg(feature = "webgpu")]
     if let Some(d) = super::webgpu() {
         copies::<Gpu<_>>(&d, false).unwrap();
