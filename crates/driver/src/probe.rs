@@ -421,7 +421,7 @@ pub async fn halves<D: Whole>(device: &D) -> Result<bool> {
     k.store(up, i, k.load(h, i, 1));
     k.store(down, i, k.load(x, i, 1));
     let kernel = k.finish();
-    // Of four f16 in a row one, and by its number an f32 that lies at it, half way to the next, or beside that.
+    // Of four f16 in a row one, and by its number an f32: half way to the next one, or beside that.
     let near = |code: u64| -> u64 {
         let exponent = (code >> 10) & 31;
         let magnitude = (code & 0x7fff) as f32;

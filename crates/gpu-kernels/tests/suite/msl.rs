@@ -164,7 +164,8 @@ fn every_family_has_the_interpreters_bits() {
         }
         mma();
     });
-    println!("{} launches", cases.len());
+    let kernels: BTreeSet<&str> = cases.iter().map(|c| &*c.kernel.name).collect();
+    println!("{} launches of {} kernels", cases.len(), kernels.len());
     // Every family of the library is among them, and every kind of statement that threads do not
     // run by themselves.
     let library = crate::spirv::library();
@@ -183,12 +184,12 @@ fn every_family_has_the_interpreters_bits() {
     same(&cases);
 }
 
-/// What is seen of threads that work together.
-const TOGETHER: [&str; 7] = [
+/// What is seen of threads that work together. Functions of SIMD-groups are in no kernel that a
+/// Metal device is given: `kernel/tests/suite/msl.rs` runs them.
+const TOGETHER: [&str; 6] = [
     "threadgroup_barrier(mem_flags::mem_threadgroup)",
     "threadgroup_barrier(mem_flags::mem_device",
     "alignas(16) threadgroup ",
-    "simd_shuffle(",
     "atomic_fetch_",
     "simdgroup_multiply_accumulate(",
     "simdgroup_store(",

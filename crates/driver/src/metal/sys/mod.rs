@@ -8,6 +8,7 @@
 
 #![allow(unsafe_code, reason = "memory that a device uses, too, and calls of Metal")]
 
+mod copies;
 #[cfg(not(target_vendor = "apple"))]
 pub mod emulated;
 mod memory;

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 /// A kernel, ready to be started.
 pub struct Pipeline {
-    pub(super) raw: api::Pipeline,
+    pub(super) raw: api::Compiled,
     pub(super) name: String,
     /// Which buffers are only read.
     pub(super) reads: Vec<bool>,
@@ -31,7 +31,7 @@ impl Pipeline {
     /// threadgroups.
     pub fn new(shared: &Shared, kernel: &Kernel, text: &str, lanes: Option<u32>) -> Result<Pipeline> {
         let raw =
-            api::Pipeline::new(&shared.device, shared.traits.language, kernel, text, &path(shared, text))?;
+            api::Compiled::new(&shared.device, shared.traits.language, kernel, text, &path(shared, text))?;
         let refuse = |what: String| Err(Error::unsupported(format!("metal: {}: {what}", kernel.name)));
         if raw.most_threads < kernel.invocations() {
             return refuse(format!(

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Shared {
     pub device: Device,
     pub traits: Traits,
-    /// Work that is done wakes nobody: who waits asks the command buffer.
+    /// Who waits for work waits for its command buffer, and not with this locked.
     queue: Mutex<Queue>,
     ids: AtomicU64,
 }

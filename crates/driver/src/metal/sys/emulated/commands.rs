@@ -16,27 +16,27 @@ const QUESTIONS: u32 = 20;
 const COMMAND_SECONDS: f64 = 1e-3;
 
 /// A kernel.
-pub struct Pipeline {
+pub struct Compiled {
     kernel: Arc<Kernel>,
     pub most_threads: u32,
     pub lanes: u32,
 }
 
-impl Pipeline {
+impl Compiled {
     pub fn new(
         device: &Device,
         _: u32,
         kernel: &Kernel,
         text: &str,
         archive: &Option<PathBuf>,
-    ) -> Result<Pipeline> {
+    ) -> Result<Compiled> {
         assert!(text.contains("kernel void entry("), "{text}");
         if let Some(path) = archive {
             assert!(path.is_absolute() && path.extension().is_some_and(|e| e == "metalarchive"), "{path:?}");
         }
         // As many as there are registers for.
         let most_threads = if kernel.name == "many_registers" { 64 } else { 1024 };
-        Ok(Pipeline { kernel: Arc::new(kernel.clone()), most_threads, lanes: device.config.lanes })
+        Ok(Compiled { kernel: Arc::new(kernel.clone()), most_threads, lanes: device.config.lanes })
     }
 }
 
@@ -100,7 +100,7 @@ impl Commands {
     /// As Metal's.
     pub unsafe fn launch(
         &mut self,
-        pipeline: &Pipeline,
+        pipeline: &Compiled,
         buffers: &[(&Buffer, u64)],
         params: &[u8],
         launch: &Launch,

@@ -7,7 +7,7 @@
 
 mod commands;
 
-pub use commands::{CommandQueue, Commands, Committed, Pipeline};
+pub use commands::{CommandQueue, Commands, Committed, Compiled};
 
 use super::Traits;
 use elinvar_core::Error;

@@ -2,7 +2,7 @@
 
 use super::buffer::Buffer;
 use super::device::Device;
-use super::pipeline::Pipeline;
+use super::pipeline::Compiled;
 use crate::metal::sys::Outcome;
 use elinvar_core::{Error, ErrorKind};
 use elinvar_kernel::interp::Launch;
@@ -106,7 +106,7 @@ impl Commands {
     /// No work since the last barrier writes what it touches, or touches what it writes.
     pub unsafe fn launch(
         &mut self,
-        pipeline: &Pipeline,
+        pipeline: &Compiled,
         buffers: &[(&Buffer, u64)],
         params: &[u8],
         launch: &Launch,

@@ -17,4 +17,4 @@ mod pipeline;
 pub use buffer::Buffer;
 pub use commands::{CommandQueue, Commands, Committed};
 pub use device::{Device, devices};
-pub use pipeline::Pipeline;
+pub use pipeline::Compiled;

@@ -15,8 +15,8 @@ use objc2_metal::{
 };
 use std::path::{Path, PathBuf};
 
-/// A pipeline.
-pub struct Pipeline {
+/// A pipeline of Metal.
+pub struct Compiled {
     pub(super) raw: Retained<ProtocolObject<dyn MTLComputePipelineState>>,
     /// Threads of a threadgroup, at most, with the registers that it takes.
     pub most_threads: u32,
@@ -42,7 +42,7 @@ fn options(language: u32) -> Retained<MTLCompileOptions> {
     options
 }
 
-impl Pipeline {
+impl Compiled {
     /// The pipeline of a kernel, from its text; its archive is read from this file, or else written
     /// to it.
     ///
@@ -54,7 +54,7 @@ impl Pipeline {
         kernel: &Kernel,
         text: &str,
         archive: &Option<PathBuf>,
-    ) -> Result<Pipeline> {
+    ) -> Result<Compiled> {
         autoreleasepool(|_| {
             let refused = |what: &str| Error::unsupported(format!("metal: {}: {what}", kernel.name));
             let source = NSString::from_str(text);
@@ -81,7 +81,7 @@ impl Pipeline {
             let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
             let most_threads = narrow(raw.maxTotalThreadsPerThreadgroup());
             let lanes = narrow(raw.threadExecutionWidth());
-            Ok(Pipeline { raw, most_threads, lanes })
+            Ok(Compiled { raw, most_threads, lanes })
         })
     }
 }
