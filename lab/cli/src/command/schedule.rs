@@ -46,12 +46,12 @@ fn round(net: Net, begin: &[f64], numbers: impl Fn(usize, usize) -> usize) -> Ve
     let (mut sender, mut receiver) = (begin.to_vec(), begin.to_vec());
     // The k-th message of all workers is under way together.
     for k in 1..n {
-        for from in 0..n {
+        for (from, free) in sender.iter_mut().enumerate() {
             let to = (from + k) % n;
             let time = take(numbers(from, to));
-            sender[from] += time;
+            *free += time;
             // Its last byte leaves then; the receiver takes bytes as they come, if its link is free.
-            receiver[to] = (receiver[to] + time).max(sender[from] + net.latency);
+            receiver[to] = (receiver[to] + time).max(*free + net.latency);
         }
     }
     (0..n).map(|w| sender[w].max(receiver[w])).collect()
