@@ -1,4 +1,4 @@
-//! The programs `elinvar` and `elinvar-lab`, as users run them, and the emulated CUDA library.
+//! The programs `elinvar` and `elinvar-lab`, as users run them, and the emulated libraries.
 
 use crate::test::Scratch;
 use crate::{cargo, python, root};
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 /// Builds all of them. In one command: separately, each would be built with other features, and
 /// shared dependencies several times.
-pub const BUILD: [&str; 8] = [
+pub const BUILD: [&str; 10] = [
     "build",
     "--release",
     "--package",
@@ -19,6 +19,8 @@ pub const BUILD: [&str; 8] = [
     "elinvar-lab",
     "--package",
     "elinvar-emulated-cuda",
+    "--package",
+    "elinvar-emulated-hip",
 ];
 
 /// The program that users run.

@@ -5,7 +5,7 @@ mod first;
 use elinvar_core::ErrorKind;
 use elinvar_core::philox::Stream;
 use elinvar_driver::cuda::use_library;
-use elinvar_driver::{Cuda, Driver, Interp, Slice, Vulkan};
+use elinvar_driver::{Cuda, Driver, Hip, Interp, Slice, Vulkan, hip};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::emit::spirv;
 use elinvar_kernel::interp::Launch;
@@ -178,6 +178,14 @@ fn cudas_arithmetic_is_the_interpreters() {
     use_library(&emulated_cuda::library().expect("it was built for this test")).unwrap();
     let d = Cuda::open(0).unwrap();
     check(&d);
+}
+
+#[test]
+fn rocms_arithmetic_is_the_interpreters() {
+    let library = emulated_hip::library().expect("it was built for this test");
+    hip::use_library(&library).unwrap();
+    hip::use_compiler(&library).unwrap();
+    check(&Hip::open(0).unwrap());
 }
 
 fn check<D: Driver>(d: &D) {

@@ -1,8 +1,13 @@
 //! The properties of the emulated device: read from the environment once, on first use of the
 //! library.
 
+use emulated_gpu::device::Properties;
+use emulated_gpu::settings;
 use std::str::FromStr;
 use std::sync::OnceLock;
+
+/// Bytes of shared memory that a launch may use without an attribute that allows more.
+pub const MOST_SHARED: u32 = 48 << 10;
 
 /// The emulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +65,17 @@ impl Settings {
         }
     }
 
+    /// What the machine needs to know of it.
+    pub fn properties() -> Properties {
+        let settings = Settings::get();
+        Properties {
+            name: "emulated cuda",
+            memory: settings.memory,
+            shared: MOST_SHARED,
+            most_shared: settings.shared(),
+        }
+    }
+
     /// From the environment. A value that is not understood is reported on standard error and
     /// ignored.
     pub fn get() -> &'static Settings {
@@ -83,12 +99,7 @@ impl Settings {
 }
 
 fn read<T: FromStr>(word: &str, otherwise: T) -> T {
-    let name = format!("ELINVAR_EMULATED_CUDA_{word}");
-    let Ok(text) = std::env::var(&name) else { return otherwise };
-    text.parse().unwrap_or_else(|_| {
-        eprintln!("emulated cuda: {name} is {text:?}, which is not understood");
-        otherwise
-    })
+    settings::read(&format!("ELINVAR_EMULATED_CUDA_{word}"), otherwise)
 }
 
 /// The newest PTX version that a driver of this version accepts.

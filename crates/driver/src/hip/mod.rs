@@ -10,7 +10,7 @@
 
 mod sys;
 
-pub use sys::use_library;
+pub use sys::{use_compiler, use_library};
 
 use crate::streams::sys::{Api, Module, Physical, Shared};
 use crate::streams::{StreamDevice, Vendor};

@@ -6,6 +6,7 @@
 
 use crate::amd_machine::{Case, EXACT, run_all};
 use crate::equal::check;
+use crate::hip_machine;
 use crate::llvm_tools::{Usage, VERSIONS, compiled, joined, nothing_is_left_open, verified};
 use crate::mutations;
 use crate::spirv::library;
@@ -212,8 +213,8 @@ thread_local! {
 /// Invocations of a launch that is run.
 const MAX_THREADS: u64 = 4096;
 
-/// Looks at a launch that was interpreted. With `ELINVAR_AMD` set, the kernel is run on this
-/// processor the first time that it is met, in waves of both widths.
+/// Looks at a launch that was interpreted. The first time that a kernel is met, it is run on the
+/// emulated device, in waves of both widths; with `ELINVAR_AMD` set, on this processor, too.
 pub fn as_llvm(kernel: &Kernel, launch: &Launch, before: &[Memory], after: &[Memory]) {
     static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let threads: u64 =
@@ -228,11 +229,29 @@ pub fn as_llvm(kernel: &Kernel, launch: &Launch, before: &[Memory], after: &[Mem
         after: after.to_vec(),
     };
     let wanted = RUNS.with_borrow_mut(|runs| runs.as_mut().map(|runs| runs.push(one())).is_some());
-    if wanted || !all_of_it() {
+    if wanted || !SEEN.lock().expect("no thread panics while it holds the lock").insert(kernel.name.clone()) {
         return;
     }
-    if SEEN.lock().expect("no thread panics while it holds the lock").insert(kernel.name.clone()) {
+    for arch in [Arch::Gfx942, Arch::Gfx1100] {
+        emulated(&one(), arch);
+    }
+    if all_of_it() {
         same(&[one()], &[Arch::Gfx942, Arch::Gfx1100]);
+    }
+}
+
+/// Runs a kernel on the emulated device, unless it is refused: the same bits.
+fn emulated(run: &Run, arch: Arch) {
+    let Ok(text) = emitted(&run.kernel, arch) else { return };
+    let mut got = run.before.clone();
+    hip_machine::run(&run.kernel, &text, arch, &run.launch, &mut got)
+        .unwrap_or_else(|e| panic!("{}: {e}\n{text}", arch.name()));
+    for (i, (got, want)) in got.iter().zip(&run.after).enumerate() {
+        if let Some(at) = difference(got, want) {
+            let (got, want) = (got.cells[at], want.cells[at]);
+            let (name, arch, ir) = (&run.kernel.name, arch.name(), print(&run.kernel));
+            panic!("{name}, {arch}: buffer {i}, element {at} is {got:#x}, not {want:#x}\n{ir}\n{text}");
+        }
     }
 }
 
@@ -330,6 +349,9 @@ fn workgroups_have_the_same_bits() {
     });
     let count = if all_of_it() { runs.len() } else { 16 };
     same(&runs[..count.min(runs.len())], &[Arch::Gfx942]);
+    for run in &runs {
+        [Arch::Gfx942, Arch::Gfx1100].into_iter().for_each(|arch| emulated(run, arch));
+    }
     for arch in [Arch::Gfx942, Arch::Gfx1100, Arch::Gfx1201] {
         let runs = recorded(|| {
             for work in units(arch, [24, 40, 40]).into_iter().step_by(if all_of_it() { 1 } else { 3 }) {
@@ -354,6 +376,7 @@ fn workgroups_have_the_same_bits() {
             }
         });
         assert!(!runs.is_empty(), "{}", arch.name());
+        runs.iter().for_each(|run| emulated(run, arch));
         same(&runs, &[arch]);
     }
 }

@@ -17,6 +17,8 @@ mod gemm_f64_tensor_core;
 mod gemm_in_block_split_k;
 mod gemm_mma_sync;
 mod gemm_tma_wgmma;
+#[path = "../../../kernel/tests/support/hip_machine.rs"]
+mod hip_machine;
 mod llvm;
 #[path = "../../../kernel/tests/support/llvm_tools.rs"]
 mod llvm_tools;

@@ -3,6 +3,8 @@
 #[path = "../support/amd_machine.rs"]
 mod amd_machine;
 mod async_copy;
+#[path = "../support/hip_machine.rs"]
+mod hip_machine;
 mod interp;
 mod llvm;
 #[path = "../support/llvm_tools.rs"]

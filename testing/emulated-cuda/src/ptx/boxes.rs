@@ -1,10 +1,7 @@
 //! TMA copies, mbarriers, `wgmma`: lines to instructions.
 
 use super::decode::Decoder;
-use super::inst::{Column, Factor, Inst, Left, Space};
-
-/// The base of parameters in the generic address space.
-pub const PARAM_WINDOW: u64 = 0xa000_0000_0000_0000;
+use emulated_gpu::inst::{Column, Factor, Inst, Left, Space};
 
 impl Decoder {
     /// Requires `sm_90a`, which has these instructions.

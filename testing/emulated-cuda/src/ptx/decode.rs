@@ -2,10 +2,9 @@
 
 mod arith;
 
-use super::Param;
-use super::boxes::PARAM_WINDOW;
 use super::files::{File, Files, number};
-use super::inst::*;
+use emulated_gpu::inst::*;
+use emulated_gpu::program::{PARAM_WINDOW, Param};
 use std::collections::HashMap;
 
 /// The module as read so far.
@@ -281,7 +280,9 @@ impl Decoder {
             };
         }
         self.touches(space, size);
-        Ok(Access { space, address, offset, size: size as u8, wide, count: count as u8, columns })
+        // A vector is aligned to its size.
+        let aligned = (size * count) as u8;
+        Ok(Access { space, address, offset, aligned, size: size as u8, wide, count: count as u8, columns })
     }
 
     /// `{%r1, %r2}`

@@ -1,7 +1,7 @@
 //! Names of registers, constants and parameters as columns.
 
-use super::inst::Column;
-use super::{Param, Special};
+use emulated_gpu::inst::Column;
+use emulated_gpu::program::{Param, Special};
 use std::collections::HashMap;
 
 /// A register file.

@@ -2,14 +2,13 @@
 
 use super::decode::Decoder;
 use super::files::File;
-use super::inst::Inst;
-use super::{Param, Program, Refused};
-
-/// Bytes of shared memory that a workgroup may declare.
-const MOST_SHARED: usize = crate::device::MOST_SHARED as usize;
+use super::{Module, Refused};
+use crate::settings::MOST_SHARED;
+use emulated_gpu::inst::Inst;
+use emulated_gpu::program::{Param, Program};
 
 /// Decodes a text. See [`super::parse`].
-pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Program, Refused> {
+pub fn module(text: &str, capability: u32, version: (u32, u32)) -> Result<Module, Refused> {
     let mut d = Decoder { granule: 8, ..Decoder::default() };
     let (mut entry, mut group, mut param_bytes, mut shared) = (None, [1; 3], 0, 0);
     let mut dynamic = false;
@@ -61,7 +60,7 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
             }
             Some(".shared") => {
                 shared = d.shared(line, shared).map_err(refuse)?;
-                if shared > MOST_SHARED {
+                if shared > MOST_SHARED as usize {
                     return Err(refuse(format!("more than {MOST_SHARED} bytes of shared memory")));
                 }
             }
@@ -90,16 +89,16 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
     d.lines.push(d.lines.last().copied().unwrap_or(0));
     let columns = |f| d.files.columns.get(&f).copied().unwrap_or(0) as usize;
     let constants = |f: File| d.files.constants.iter().filter(move |((g, _), _)| *g == f);
-    Ok(Program {
+    let program = Program {
         entry,
-        capability: d.capability,
-        alone: d.alone,
+        lanes: 32,
         group,
         narrow: columns(File::Narrow),
         wide: columns(File::Wide),
         predicates: columns(File::Predicate),
         constants32: constants(File::Narrow).map(|((_, bits), &c)| (c, *bits as u32)).collect(),
         constants64: constants(File::Wide).map(|((_, bits), &c)| (c, *bits)).collect(),
+        constants1: Vec::new(),
         specials: d.files.specials,
         params: d.files.params.into_iter().map(|(_, _, p)| p).collect(),
         blobs: d.files.blobs.len(),
@@ -108,11 +107,13 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
         dynamic,
         granule: d.granule,
         backwards: false,
+        open_conversions: false,
         insts: d.insts,
         lines: d.lines,
         lists: d.lists,
         text: text.to_string(),
-    })
+    };
+    Ok(Module { capability: d.capability, alone: d.alone, program })
 }
 
 impl Decoder {

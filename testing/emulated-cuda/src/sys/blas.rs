@@ -10,8 +10,8 @@
 #![allow(non_snake_case, reason = "as above")]
 
 use super::api::{Handle, within};
-use crate::device::{Error, Operation, Work};
-use crate::product::{Element, Multiply, Stored};
+use emulated_gpu::device::{Error, Operation, Work};
+use emulated_gpu::product::{Element, Multiply, Stored};
 use std::ffi::{c_int, c_void};
 
 const SUCCESS: c_int = 0;

@@ -7,8 +7,8 @@
 #![allow(clippy::missing_safety_doc, reason = "as above")]
 #![allow(non_snake_case, reason = "as above")]
 
-use crate::device::Error;
-use crate::machine::tensor::{BYTES, RANK, TensorMap};
+use emulated_gpu::device::Error;
+use emulated_gpu::machine::tensor::{BYTES, RANK, TensorMap};
 use std::ffi::{c_int, c_uint, c_void};
 
 // Numbers of `CUtensorMapDataType` and `CUtensorMapSwizzle`.

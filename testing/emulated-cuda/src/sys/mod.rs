@@ -1,10 +1,9 @@
-//! All of `unsafe`: memory as raw bytes, the C functions, and runtime dispatch by instruction set.
+//! All of `unsafe`: the C functions.
 
-#![allow(unsafe_code, reason = "a C library, and memory that many threads share")]
+#![allow(unsafe_code, reason = "a C library")]
 
 pub mod api;
-pub mod best;
 pub mod blas;
 mod log;
 pub mod maps;
-pub mod raw;
+mod modules;

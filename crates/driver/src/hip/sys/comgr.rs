@@ -9,6 +9,7 @@ use elinvar_core::{Error, ErrorKind, Result};
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The library, as the user may name it and as systems do. The first is that of ROCm 7.
@@ -91,6 +92,15 @@ pub struct Comgr {
     isas: Vec<String>,
     /// It has global state, so one compiles at a time.
     busy: Mutex<()>,
+}
+
+/// Names the library that is loaded in the place of the system's; `ELINVAR_COMGR_LIBRARY` in the
+/// environment goes before it.
+///
+/// # Errors
+/// `InvalidArgument` if another one was named before.
+pub fn use_compiler(path: &Path) -> Result<()> {
+    WANTED.name(path)
 }
 
 /// The one library of this process.

@@ -7,6 +7,6 @@ mod comgr;
 mod device;
 mod library;
 
-pub use comgr::comgr;
+pub use comgr::{comgr, use_compiler};
 pub use device::{open, physical};
 pub use library::use_library;

@@ -1,7 +1,7 @@
 //! Arithmetic, comparisons and conversions.
 
-use super::super::inst::*;
 use super::{Decoder, is_wide};
+use emulated_gpu::inst::*;
 
 impl Decoder {
     pub(super) fn three(&mut self, op: Three, wide: bool, [to, a, b, c]: [&str; 4]) -> Result<Inst, String> {

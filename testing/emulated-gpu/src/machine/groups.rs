@@ -10,9 +10,9 @@ use super::matrix::{number, tf32};
 use super::shared::{SharedMemory, Touch};
 use super::signal::Flight;
 use super::tensor::{self, TensorMap};
-use super::{Fault, FaultKind, Group, LANES, Warp};
-use crate::ptx::PARAM_WINDOW;
-use crate::ptx::inst::{Column, Factor, Inst, Left};
+use super::{Fault, FaultKind, Group, LANES, Warp, full};
+use crate::inst::{Column, Factor, Inst, Left};
+use crate::program::PARAM_WINDOW;
 use std::collections::VecDeque;
 
 /// Bytes of the terms of an instruction, and rows of a warp.
@@ -63,7 +63,7 @@ pub struct Products {
     open: Vec<Product>,
     groups: VecDeque<Vec<Product>>,
     /// Accumulators in flight, by their register list.
-    sums: Vec<(u32, Vec<[u32; LANES]>)>,
+    sums: Vec<(u32, Vec<Vec<u32>>)>,
     fenced: bool,
     /// Was there a fence since the last commit?
     fenced_group: bool,
@@ -123,7 +123,7 @@ impl Block {
     }
 }
 
-impl Warp {
+impl<const L: usize> Warp<L> {
     /// The value that all lanes agree on.
     fn uniform(&self, column: Column, what: &str) -> Result<u64, Fault> {
         let all = &self.wide[column as usize];
@@ -136,7 +136,7 @@ impl Warp {
 
     /// A TMA or `wgmma` instruction.
     pub fn boxes(&mut self, inst: Inst, group: &mut Group<'_>) -> Result<(), Fault> {
-        let thread = |warp: &Warp, lane: usize| warp.first + lane as u16;
+        let thread = |warp: &Self, lane: usize| warp.first + lane as u16;
         match inst {
             Inst::SignalInit { at, offset, count } => {
                 for lane in lanes(self.mask()) {
@@ -188,7 +188,7 @@ impl Warp {
         group: &mut Group<'_>,
     ) -> Result<(), Fault> {
         let adds = self.predicates[scaled as usize];
-        if self.mask() != u32::MAX || !matches!(adds, 0 | u32::MAX) {
+        if self.mask() != full(L) || (adds != 0 && adds != full(L)) {
             return wrong(
                 "a product of four warps that a part of the lanes reaches, or that forgets a part of its sums",
             );
@@ -213,10 +213,10 @@ impl Warp {
             [self.rows(rows, factor, group)?, columns_at.read(factor, self.first, &mut group.shared)?];
         let columns = &group.program.lists[sums as usize];
         if !self.products.sums.iter().any(|(s, _)| *s == sums) {
-            let now = columns.iter().map(|&c| self.narrow[c as usize]).collect();
+            let now = columns.iter().map(|&c| self.narrow[c as usize].to_vec()).collect();
             self.products.sums.push((sums, now));
         }
-        columns.iter().for_each(|&c| self.narrow[c as usize] = [UNWRITTEN; LANES]);
+        columns.iter().for_each(|&c| self.narrow[c as usize] = [UNWRITTEN; L]);
         self.products.open.push(Product { sums, factor, rows, columns: columns_at, found, adds: adds != 0 });
         self.products.begun += 1;
         Ok(())
@@ -256,7 +256,7 @@ impl Warp {
         self.products.sums = stay;
         for (list, sums) in done {
             for (&column, sums) in group.program.lists[list as usize].iter().zip(sums) {
-                self.narrow[column as usize] = sums;
+                self.narrow[column as usize].copy_from_slice(&sums);
             }
             self.products.fenced = false;
         }

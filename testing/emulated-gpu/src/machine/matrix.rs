@@ -3,8 +3,8 @@
 
 use super::access::{lanes, word};
 use super::shared::Touch;
-use super::{Fault, FaultKind, Group, LANES, Warp};
-use crate::ptx::inst::{Column, Factor};
+use super::{Fault, FaultKind, Group, LANES, Warp, full};
+use crate::inst::{Column, Factor};
 use half::{bf16, f16};
 use std::collections::VecDeque;
 
@@ -48,7 +48,7 @@ pub fn narrowed(factor: Factor, bits: u32) -> u32 {
     }
 }
 
-impl Warp {
+impl<const L: usize> Warp<L> {
     /// d[16, 8] = a[16, 16] * b[16, 8] + c[16, 8]; for 32-bit operands, k is 8 instead of 16
     ///
     /// With g = lane / 4 and t = lane % 4, a lane holds: of a, two neighbours each of
@@ -208,7 +208,7 @@ impl Warp {
     }
 
     fn whole(&self, what: &str) -> Result<(), Fault> {
-        if self.mask() == u32::MAX {
+        if self.mask() == full(L) {
             return Ok(());
         }
         Err(Fault::new(

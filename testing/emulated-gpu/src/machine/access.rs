@@ -2,21 +2,21 @@
 
 use super::memory::{Memory, wrong};
 use super::shared::Touch;
-use super::{Fault, FaultKind, Group, LANES, Warp};
-use crate::ptx::inst::{Access, Atomic, Column, Space};
+use super::{Fault, FaultKind, Group, Mask, Warp};
+use crate::inst::{Access, Atomic, Column, Space};
 use crate::sys::raw::{Place, Raw};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The lanes of a mask.
-pub fn lanes(mut mask: u32) -> impl Iterator<Item = usize> {
+pub fn lanes(mut mask: Mask) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lane = mask.trailing_zeros() as usize;
         mask &= mask.wrapping_sub(1);
-        (lane < LANES).then_some(lane)
+        (lane < Mask::BITS as usize).then_some(lane)
     })
 }
 
-impl Warp {
+impl<const L: usize> Warp<L> {
     #[inline(always)]
     fn address(&self, a: &Access, lane: usize) -> u64 {
         match a.space {
@@ -24,14 +24,14 @@ impl Warp {
             Space::Shared => u64::from(self.narrow[a.address as usize][lane].wrapping_add(a.offset)),
         }
     }
-    /// A vector access is aligned to its size.
     #[inline(always)]
     fn aligned(address: u64, a: &Access) -> Result<(), Fault> {
-        let all = u64::from(a.size) * u64::from(a.count);
-        if address & (all - 1) == 0 {
+        if address & (u64::from(a.aligned) - 1) == 0 {
             return Ok(());
         }
-        Err(Fault::new(FaultKind::Misaligned, format!("an access of {all} bytes at address {address:#x}")))
+        let all = u64::from(a.size) * u64::from(a.count);
+        let what = format!("an access of {all} bytes at address {address:#x}, no multiple of {}", a.aligned);
+        Err(Fault::new(FaultKind::Misaligned, what))
     }
 
     #[inline(always)]
@@ -148,7 +148,16 @@ impl Warp {
         offset: u32,
         group: &mut Group<'_>,
     ) -> Result<(), Fault> {
-        let a = Access { space, address, offset, size: 4, wide: false, count: 1, columns: [to, 0, 0, 0] };
+        let a = Access {
+            space,
+            address,
+            offset,
+            aligned: 4,
+            size: 4,
+            wide: false,
+            count: 1,
+            columns: [to, 0, 0, 0],
+        };
         for lane in lanes(self.mask()) {
             let address = self.address(&a, lane);
             let v = self.narrow[operand as usize][lane];

@@ -1,6 +1,8 @@
 //! Memory that workgroups on several threads share: raw bytes, accessed by relaxed atomics, as on a
 //! device.
 
+#![allow(clippy::len_without_is_empty, reason = "nobody asks whether there are no bytes")]
+
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;
 use std::ptr::NonNull;

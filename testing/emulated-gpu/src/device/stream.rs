@@ -146,7 +146,7 @@ impl Device {
                 Ok(true)
             }
             Err((error, what)) => {
-                eprintln!("emulated cuda: {what}");
+                eprintln!("{}: {what}", self.properties.name);
                 self.sticky = Some(error);
                 Err(error)
             }

@@ -1,4 +1,4 @@
-//! A warp: 32 lanes that execute in step while they are at the same instruction.
+//! A warp (a wave, in AMD's words): 32 or 64 lanes that execute in step while they are at the same instruction.
 //!
 //! Where lanes diverge, each part is a path with its own program counter. The path that is furthest
 //! behind runs first, and paths that meet at a label merge; so lanes that diverge in a branch or a
@@ -8,9 +8,9 @@
 use super::access::lanes;
 use super::groups::Products;
 use super::matrix::Copies;
-use super::{Fault, FaultKind, Group, LANES};
-use crate::ptx::inst::Inst;
-use crate::ptx::{Program, Special};
+use super::{Fault, FaultKind, Group, Mask, full};
+use crate::inst::Inst;
+use crate::program::{Program, Special};
 
 /// Why a warp stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,19 +27,19 @@ pub enum Stop {
 #[derive(Clone, Copy, Debug)]
 struct Path {
     at: usize,
-    mask: u32,
+    mask: Mask,
 }
 
-pub struct Warp {
-    pub narrow: Vec<[u32; LANES]>,
-    pub wide: Vec<[u64; LANES]>,
+pub(crate) struct Warp<const L: usize> {
+    pub narrow: Vec<[u32; L]>,
+    pub wide: Vec<[u64; L]>,
     /// A bit for each lane.
-    pub predicates: Vec<u32>,
+    pub predicates: Vec<Mask>,
     here: Path,
     others: Vec<Path>,
     /// Lanes that have not exited.
-    live: u32,
-    all: u32,
+    live: Mask,
+    all: Mask,
     /// Instructions executed.
     pub steps: u64,
     /// The thread index of lane 0 in its workgroup.
@@ -48,45 +48,51 @@ pub struct Warp {
     pub products: Products,
     /// Are f64 products added from the last term to the first?
     pub backwards: bool,
+    /// Does a float that does not fit an integer give any number?
+    pub open: bool,
 }
 
-impl Warp {
+impl<const L: usize> Warp<L> {
     /// A warp of a workgroup, by index; `threads` is the size of the workgroup.
-    pub fn new(program: &Program, number: usize, threads: usize, params: &[u8]) -> Warp {
-        let all = if threads >= LANES { u32::MAX } else { (1 << threads) - 1 };
+    pub fn new(program: &Program, number: usize, threads: usize, params: &[u8]) -> Warp<L> {
+        let all = full(threads.min(L));
         let mut warp = Warp {
-            narrow: vec![[0xdead_beef; LANES]; program.narrow],
-            wide: vec![[0xdead_beef_dead_beef; LANES]; program.wide],
-            predicates: vec![0x5555_5555; program.predicates],
+            narrow: vec![[0xdead_beef; L]; program.narrow],
+            wide: vec![[0xdead_beef_dead_beef; L]; program.wide],
+            predicates: vec![0x5555_5555_5555_5555; program.predicates],
             here: Path { at: 0, mask: all },
             others: Vec::new(),
             live: all,
             all,
             steps: 0,
-            first: (number * LANES) as u16,
+            first: (number * L) as u16,
             copies: Copies::default(),
             products: Products::default(),
             backwards: program.backwards,
+            open: program.open_conversions,
         };
         for &(column, bits) in &program.constants32 {
-            warp.narrow[column as usize] = [bits; LANES];
+            warp.narrow[column as usize] = [bits; L];
         }
         for &(column, bits) in &program.constants64 {
-            warp.wide[column as usize] = [bits; LANES];
+            warp.wide[column as usize] = [bits; L];
+        }
+        for &(column, value) in &program.constants1 {
+            warp.predicates[column as usize] = if value { Mask::MAX } else { 0 };
         }
         for p in &program.params {
             let mut bytes = [0; 8];
             bytes[..p.size].copy_from_slice(&params[p.offset..p.offset + p.size]);
             let bits = u64::from_le_bytes(bytes);
             match p.size {
-                8 => warp.wide[p.column as usize] = [bits; LANES],
-                _ => warp.narrow[p.column as usize] = [bits as u32; LANES],
+                8 => warp.wide[p.column as usize] = [bits; L],
+                _ => warp.narrow[p.column as usize] = [bits as u32; L],
             }
         }
         let [x, y, _] = program.group;
         for &(column, special) in &program.specials {
             let value = |lane: usize| {
-                let thread = (number * LANES + lane) as u32;
+                let thread = (number * L + lane) as u32;
                 match special {
                     Special::Thread(0) => thread % x,
                     Special::Thread(1) => thread / x % y,
@@ -115,7 +121,7 @@ impl Warp {
         self.here.at
     }
     /// The active lanes.
-    pub fn mask(&self) -> u32 {
+    pub fn mask(&self) -> Mask {
         self.here.mask
     }
     /// Have all live lanes reached this instruction?
@@ -124,7 +130,7 @@ impl Warp {
             return Ok(());
         }
         let why =
-            format!("{what} that a part of the lanes reaches ({:08x} of {:08x})", self.here.mask, self.live);
+            format!("{what} that a part of the lanes reaches ({:x} of {:x})", self.here.mask, self.live);
         Err(Fault::new(FaultKind::Illegal, why))
     }
 
@@ -196,7 +202,7 @@ impl Warp {
                     return Ok(Stop::Barrier(self.here.at));
                 }
                 Inst::SignalWait { to, at, parity } => {
-                    let mut over = u32::MAX;
+                    let mut over = full(L);
                     for lane in lanes(self.mask()) {
                         let [at, parity] = [at, parity].map(|c| self.narrow[c as usize][lane]);
                         if !group.shared.is_over(at, parity, self.first + lane as u16)? {

@@ -1,6 +1,8 @@
-//! Instructions as the machine runs them. Operands are columns: 32 values, one for each lane of a
-//! warp, in one of three files: 32 bits, 64 bits, predicates. Constants, parameters and special
-//! registers are columns too.
+//! Instructions as the machine runs them. Operands are columns: values, one for each lane of a warp,
+//! in one of three files: 32 bits, 64 bits, predicates. Constants, parameters and special registers
+//! are columns too.
+
+#![allow(missing_docs, reason = "names of arithmetic say what it is; what they leave open is documented")]
 
 /// A column of a file.
 pub type Column = u32;
@@ -14,6 +16,8 @@ pub enum Narrow1 {
     NegF,
     AbsF,
     SqrtF,
+    /// A root that may be wrong by a unit in the last place.
+    SqrtNear,
     /// 2^x, rounded to nearest; 0 where that would be subnormal.
     Exp2F,
     FloorF,
@@ -79,6 +83,8 @@ pub enum Wide1 {
     NegF,
     AbsF,
     SqrtF,
+    /// A root of which half of the bits are wrong.
+    SqrtNear,
     FloorF,
     CeilF,
     TruncF,
@@ -204,6 +210,8 @@ pub struct Access {
     pub space: Space,
     pub address: Column,
     pub offset: u32,
+    /// What divides the address, in bytes.
+    pub aligned: u8,
     /// Bytes of an element.
     pub size: u8,
     /// Is it in the 64-bit file?
@@ -229,6 +237,32 @@ impl Factor {
             Factor::Tf32 => 4,
         }
     }
+}
+
+/// Which lane each lane reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// Of each 32 lanes: ((lane & and) | or) ^ xor.
+    Swizzle { and: u8, or: u8, xor: u8 },
+    /// Of each four: two bits for each.
+    Quad(u8),
+    /// Of each this many, in reverse.
+    Mirror(u8),
+    /// All read this one.
+    Lane(u8),
+}
+
+/// AMD's matrix units, all of 16 x 16 sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// `v_mfma_f32_16x16x16`: waves of 64.
+    Mfma(Factor),
+    /// `v_mfma_f32_16x16x4_f32`.
+    MfmaF32,
+    /// `v_wmma_f32_16x16x16` of RDNA 3: waves of 32, whose halves hold the same factors.
+    Wmma(Factor),
+    /// Of RDNA 4: each half holds half of the terms.
+    WmmaHalves(Factor),
 }
 
 /// The left operand of a warpgroup product.
@@ -283,6 +317,23 @@ pub enum Inst {
     Store(Access),
     /// Result, address, operand; bytes after the address.
     Atomic(Atomic, Space, [Column; 3], u32),
+    /// Result, value; which lane each lane reads.
+    Route(Route, Column, Column),
+    /// Result, value, four times the number of a lane, among this many neighbours.
+    Permute(u8, [Column; 3]),
+    /// d = a * b + c of a wave: lists of registers of d, a, b, c.
+    Matrix(Unit, [u32; 4]),
+    /// A dividend and a divisor: neither is the divisor 0, nor overflows the quotient.
+    Divides32 {
+        signed: bool,
+        all: [Column; 2],
+    },
+    Divides64 {
+        signed: bool,
+        all: [Column; 2],
+    },
+    /// A shift amount is below this.
+    Amount(u8, Column),
     /// Result, value, lane; true: the lane is a mask that is xored with the own one.
     Shuffle(bool, [Column; 3]),
     /// d = a * b + c of 16 x 8 x 16 (x 8 for 32-bit operands): registers of d, a, b, c.

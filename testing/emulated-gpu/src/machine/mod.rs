@@ -1,4 +1,7 @@
 //! Runs launches: workgroups on the host's threads, each one warp after the other.
+//!
+//! What only one vendor has is in a file of its own: `matrix`, `groups` and `signal` NVIDIA's,
+//! `wave` AMD's.
 
 mod access;
 mod compute;
@@ -7,20 +10,29 @@ mod matrix;
 mod memory;
 mod shared;
 mod signal;
-pub(crate) mod tensor;
+pub mod tensor;
 mod warp;
+mod wave;
 
 pub use memory::Memory;
 pub(crate) use warp::{Stop, Warp};
 
-use crate::ptx::{Program, Special};
+use crate::program::{Program, Special};
 use crate::sys::best;
 use rayon::prelude::*;
 use shared::SharedMemory;
 use std::fmt;
 
-/// Lanes of a warp.
+/// Lanes of an NVIDIA warp.
 pub(crate) const LANES: usize = 32;
+
+/// A bit for each lane.
+pub(crate) type Mask = u64;
+/// The mask of this many lanes.
+pub(crate) const fn full(lanes: usize) -> Mask {
+    Mask::MAX >> (Mask::BITS as usize - lanes)
+}
+
 /// Threads of a launch from which on several host threads are used.
 const SHARED_FROM: u64 = 4096;
 
@@ -100,11 +112,19 @@ pub fn run(program: &Program, launch: &Launch, memory: &Memory) -> Result<u64, F
         );
         return Err(Fault::new(FaultKind::Launch, what));
     }
+    match program.lanes {
+        32 => run_waves::<32>(program, launch, memory),
+        64 => run_waves::<64>(program, launch, memory),
+        lanes => Err(Fault::new(FaultKind::Launch, format!("{}: warps of {lanes} lanes", program.title()))),
+    }
+}
+
+fn run_waves<const L: usize>(program: &Program, launch: &Launch, memory: &Memory) -> Result<u64, Fault> {
     let [x, y, z] = launch.groups.map(u64::from);
     let count = x * y * z;
     let threads: u64 = program.group.iter().map(|&n| u64::from(n)).product();
     let place = |i: u64| [(i % x) as u32, (i / x % y) as u32, (i / x / y) as u32];
-    let worker = || Worker::new(program, launch, memory);
+    let worker = || Worker::<L>::new(program, launch, memory);
     if count > 1 && count * threads >= SHARED_FROM {
         let all = (0..count).into_par_iter().map_init(worker, |w, i| w.group(place(i)));
         return all.try_reduce(|| 0, |a, b| Ok(a + b));
@@ -114,21 +134,21 @@ pub fn run(program: &Program, launch: &Launch, memory: &Memory) -> Result<u64, F
 }
 
 /// Runs workgroups, one after the other.
-struct Worker<'a> {
+struct Worker<'a, const L: usize> {
     group: Group<'a>,
-    warps: Vec<Warp>,
+    warps: Vec<Warp<L>>,
 }
 
-impl<'a> Worker<'a> {
-    fn new(program: &'a Program, launch: &'a Launch, memory: &'a Memory) -> Worker<'a> {
+impl<'a, const L: usize> Worker<'a, L> {
+    fn new(program: &'a Program, launch: &'a Launch, memory: &'a Memory) -> Worker<'a, L> {
         let threads = program.group.iter().product::<u32>() as usize;
-        let mut warps: Vec<Warp> = (0..threads.div_ceil(LANES))
-            .map(|number| Warp::new(program, number, threads - number * LANES, &launch.params))
+        let mut warps: Vec<Warp<L>> = (0..threads.div_ceil(L))
+            .map(|number| Warp::new(program, number, threads - number * L, &launch.params))
             .collect();
         for warp in &mut warps {
             for &(column, special) in &program.specials {
                 if let Special::Groups(axis) = special {
-                    warp.narrow[column as usize] = [launch.groups[usize::from(axis)]; LANES];
+                    warp.narrow[column as usize] = [launch.groups[usize::from(axis)]; L];
                 }
             }
         }
@@ -143,7 +163,7 @@ impl<'a> Worker<'a> {
             warp.begin();
             for &(column, special) in &program.specials {
                 if let Special::Group(axis) = special {
-                    warp.narrow[column as usize] = [id[usize::from(axis)]; LANES];
+                    warp.narrow[column as usize] = [id[usize::from(axis)]; L];
                 }
             }
         }
@@ -168,8 +188,8 @@ impl<'a> Worker<'a> {
             if let Some(other) = stops.iter().position(|s| *s != stops[0]) {
                 return wrong(other, "threads of a workgroup wait at different places");
             }
-            let begun = |w: &Warp| w.products.begun;
-            let four = |w: &[Warp]| {
+            let begun = |w: &Warp<L>| w.products.begun;
+            let four = |w: &[Warp<L>]| {
                 w.iter().any(|warp| begun(warp) != begun(&w[0]) || (w.len() < 4 && begun(warp) > 0))
             };
             if let Some(group) = self.warps.chunks(4).position(four) {
@@ -192,7 +212,7 @@ impl<'a> Worker<'a> {
 }
 
 /// A fault with its location: kernel, workgroup, warp, line.
-fn placed(f: Fault, program: &Program, warp: &Warp, number: usize, id: [u32; 3]) -> Fault {
+fn placed<const L: usize>(f: Fault, program: &Program, warp: &Warp<L>, number: usize, id: [u32; 3]) -> Fault {
     let (line, text) = program.line(warp.at());
     let [x, y, z] = id;
     Fault {

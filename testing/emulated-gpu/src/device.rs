@@ -9,20 +9,30 @@ mod stream;
 
 use crate::machine::{Launch, Memory};
 use crate::product::Multiply;
-use crate::ptx::{Program, Refused, parse};
-use crate::settings::{Settings, newest_ptx};
+use crate::program::Program;
 use crate::sys::raw::{HostBytes, Raw};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use stream::{Event, Stream};
 
-/// Bytes of shared memory that a launch may use without an attribute that allows more.
-pub const MOST_SHARED: u32 = 48 << 10;
+/// What devices differ in.
+#[derive(Clone, Copy, Debug)]
+pub struct Properties {
+    /// What messages begin with.
+    pub name: &'static str,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Bytes of shared memory that a launch may use without an attribute that allows more.
+    pub shared: u32,
+    /// And with one.
+    pub most_shared: u32,
+}
 
-/// A code of `CUresult`.
+/// A code of `CUresult`, or of `hipError_t`, whose numbers are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error(pub i32);
 
+#[allow(missing_docs, reason = "the names are those of the vendors' headers")]
 impl Error {
     pub const INVALID_VALUE: Error = Error(1);
     pub const OUT_OF_MEMORY: Error = Error(2);
@@ -40,39 +50,22 @@ impl Error {
     pub const ILLEGAL_ADDRESS: Error = Error(700);
     pub const MISALIGNED_ADDRESS: Error = Error(716);
     pub const NOT_SUPPORTED: Error = Error(801);
+    pub const NO_BINARY: Error = Error(209);
     pub const CAPTURE_UNSUPPORTED: Error = Error(900);
-
-    /// The name in NVIDIA's header.
-    pub fn name(self) -> Option<&'static std::ffi::CStr> {
-        Some(match self {
-            Error(0) => c"CUDA_SUCCESS",
-            Error::INVALID_VALUE => c"CUDA_ERROR_INVALID_VALUE",
-            Error::OUT_OF_MEMORY => c"CUDA_ERROR_OUT_OF_MEMORY",
-            Error::NOT_INITIALIZED => c"CUDA_ERROR_NOT_INITIALIZED",
-            Error::NO_DEVICE => c"CUDA_ERROR_NO_DEVICE",
-            Error::INVALID_DEVICE => c"CUDA_ERROR_INVALID_DEVICE",
-            Error::INVALID_IMAGE => c"CUDA_ERROR_INVALID_IMAGE",
-            Error::INVALID_CONTEXT => c"CUDA_ERROR_INVALID_CONTEXT",
-            Error::INVALID_PTX => c"CUDA_ERROR_INVALID_PTX",
-            Error::UNSUPPORTED_PTX_VERSION => c"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-            Error::INVALID_HANDLE => c"CUDA_ERROR_INVALID_HANDLE",
-            Error::NOT_FOUND => c"CUDA_ERROR_NOT_FOUND",
-            Error::NOT_READY => c"CUDA_ERROR_NOT_READY",
-            Error::ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
-            Error::MISALIGNED_ADDRESS => c"CUDA_ERROR_MISALIGNED_ADDRESS",
-            Error::ILLEGAL_STATE => c"CUDA_ERROR_ILLEGAL_STATE",
-            Error::NOT_SUPPORTED => c"CUDA_ERROR_NOT_SUPPORTED",
-            Error::CAPTURE_UNSUPPORTED => c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
-            _ => return None,
-        })
-    }
 }
 
 /// Work that does not involve the host.
 #[derive(Debug)]
 pub enum Work {
     /// A copy from one address to another, in bytes.
-    Across { from: u64, to: u64, bytes: u64 },
+    Across {
+        /// The first byte that is read.
+        from: u64,
+        /// The first byte that is written.
+        to: u64,
+        /// How many.
+        bytes: u64,
+    },
     /// A kernel launch.
     Launch(Arc<Program>, Launch),
     /// A matrix product.
@@ -106,8 +99,8 @@ struct Module {
 }
 
 /// The device.
-pub(crate) struct Device {
-    settings: Settings,
+pub struct Device {
+    properties: Properties,
     memory: Memory,
     used: u64,
     /// The host's time: that of the latest work that it waited for.
@@ -128,13 +121,14 @@ pub(crate) struct Device {
     last: u64,
 }
 
-type Done<T = ()> = Result<T, Error>;
+/// A result.
+pub type Done<T = ()> = Result<T, Error>;
 
 impl Device {
     /// A new device.
-    pub fn new(settings: Settings) -> Device {
+    pub fn new(properties: Properties) -> Device {
         Device {
-            settings,
+            properties,
             memory: Memory::default(),
             used: 0,
             streams: HashMap::new(),
@@ -148,10 +142,6 @@ impl Device {
             sticky: None,
             last: 0,
         }
-    }
-    /// Its settings.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
     }
     /// The sticky error, if there was one.
     pub fn check(&self) -> Done {
@@ -167,7 +157,7 @@ impl Device {
 
     /// Free bytes.
     pub fn free_bytes(&self) -> u64 {
-        self.settings.memory - self.used
+        self.properties.memory - self.used
     }
     /// Allocates memory at once; returns its address.
     pub fn allocate(&mut self, bytes: u64) -> Done<u64> {
@@ -214,29 +204,10 @@ impl Device {
 
     // Modules
 
-    /// Compiles a module from its text; on failure, the error and its message.
-    pub fn compile(&self, text: &str) -> Result<Program, (Error, String)> {
-        let word = self.settings.refuse;
-        if !word.is_empty() && text.contains(word) {
-            return Err((Error::INVALID_PTX, format!("ptxas fatal: texts with {word:?} are refused")));
-        }
-        let program = parse(text, self.settings.capability, newest_ptx(self.settings.version));
-        let of_device = |mut p: Program| {
-            p.backwards = self.settings.backwards;
-            p
-        };
-        program.map(of_device).map_err(|why| {
-            let error = match why {
-                Refused::Text(_) | Refused::Target(_) => Error::INVALID_PTX,
-                Refused::Version(_) => Error::UNSUPPORTED_PTX_VERSION,
-            };
-            (error, format!("ptxas fatal: {why}"))
-        })
-    }
     /// Loads a compiled module; returns its handle.
     pub fn load(&mut self, program: Program) -> u64 {
         let handle = self.handle();
-        let dynamic = MOST_SHARED.saturating_sub(program.shared as u32);
+        let dynamic = self.properties.shared.saturating_sub(program.shared as u32);
         self.modules.insert(handle, Module { program: Arc::new(program), dynamic });
         handle
     }
@@ -257,7 +228,7 @@ impl Device {
     }
     /// Allows launches of a function this many bytes of dynamic shared memory.
     pub fn allow_shared(&mut self, function: u64, bytes: u32) -> Done {
-        let most = self.settings.shared();
+        let most = self.properties.most_shared;
         let module = self.modules.get_mut(&function).ok_or(Error::INVALID_HANDLE)?;
         if bytes > most.saturating_sub(module.program.shared as u32) {
             return Err(Error::INVALID_VALUE);

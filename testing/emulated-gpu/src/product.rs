@@ -12,8 +12,11 @@ const AT_ONCE: u64 = 1 << 16;
 /// Element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
+    /// 32 bits.
     F32,
+    /// IEEE 754, 16 bits.
     F16,
+    /// The upper half of an f32.
     BF16,
 }
 
@@ -29,11 +32,15 @@ impl Element {
 /// Matrices of a batch, column-major.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored {
+    /// Type of its elements.
     pub elem: Element,
+    /// Rows of each.
     pub rows: u64,
+    /// Columns of each.
     pub columns: u64,
     /// Leading dimension: from a column to the next, in elements.
     pub leading: i64,
+    /// How many.
     pub count: i32,
     /// From a matrix to the next, in elements.
     pub batch: i64,
@@ -44,8 +51,11 @@ pub struct Stored {
 pub struct Multiply {
     /// Are f32 operands rounded to TF32?
     pub tf32: bool,
+    /// Is a factor transposed?
     pub transposed: [bool; 2],
+    /// Both factors and the result.
     pub stored: [Stored; 3],
+    /// Their addresses.
     pub at: [u64; 3],
 }
 

@@ -104,8 +104,11 @@ impl TensorMap {
 /// A line of a tile: zeros, bytes from an address on, zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
+    /// The address of the first byte that is there.
     pub address: u64,
+    /// Zeros before it.
     pub before: usize,
+    /// How many bytes are there.
     pub there: usize,
 }
 

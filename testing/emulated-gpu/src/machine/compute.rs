@@ -1,8 +1,8 @@
 //! Arithmetic on columns. Inactive lanes are computed too, and not stored.
 
 use super::matrix::{narrowed, tf32};
-use super::{Fault, Group, LANES, Warp};
-use crate::ptx::inst::*;
+use super::{Fault, Group, Mask, Warp, full};
+use crate::inst::*;
 use half::f16;
 
 /// The NaN that f32 arithmetic returns.
@@ -32,43 +32,74 @@ fn exp2(x: f32) -> f32 {
         _ => all as f32,
     }
 }
+/// Wrong by a unit in the last place, now and then in either direction, as `v_sqrt_f32` may be.
+fn near_root(x: f32) -> f32 {
+    let root = x.sqrt();
+    match x.to_bits() % 3 {
+        _ if !(1e-19..1e19).contains(&root) => root,
+        0 => root,
+        1 => root.next_up(),
+        _ => root.next_down(),
+    }
+}
+/// Right in its first 29 bits or so, as `v_sqrt_f64` is.
+fn near_root64(x: f64) -> f64 {
+    let root = x.sqrt();
+    if root.is_finite() && root > 0.0 {
+        f64::from_bits(root.to_bits() ^ (x.to_bits() >> 7 & 0xff_ffff))
+    } else {
+        root
+    }
+}
+/// What an integer is where a float has none, on devices that leave it open.
+const OPEN: u32 = 0x5bad_c0de;
+/// Floats above the first and below the second, cut, are integers of a type.
+type Range = (f64, f64);
+const SIGNED32: Range = (-2_147_483_649.0, 2_147_483_648.0);
+const UNSIGNED32: Range = (-1.0, 4_294_967_296.0);
+// Below -2^63 the next one is far away.
+const SIGNED64: Range = (-9_223_372_036_854_777_856.0, 9_223_372_036_854_775_808.0);
+const UNSIGNED64: Range = (-1.0, 18_446_744_073_709_551_616.0);
+fn fits(x: f64, (above, below): Range) -> bool {
+    x > above && x < below
+}
 fn d(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-impl Warp {
+impl<const L: usize> Warp<L> {
     #[inline(always)]
-    fn put32(&mut self, to: Column, out: [u32; LANES]) {
+    fn put32(&mut self, to: Column, out: [u32; L]) {
         let (mask, to) = (self.mask(), &mut self.narrow[to as usize]);
-        if mask == u32::MAX {
+        if mask == full(L) {
             *to = out;
         } else {
-            for i in 0..LANES {
+            for i in 0..L {
                 to[i] = if mask >> i & 1 == 1 { out[i] } else { to[i] };
             }
         }
     }
     #[inline(always)]
-    fn put64(&mut self, to: Column, out: [u64; LANES]) {
+    fn put64(&mut self, to: Column, out: [u64; L]) {
         let (mask, to) = (self.mask(), &mut self.wide[to as usize]);
-        if mask == u32::MAX {
+        if mask == full(L) {
             *to = out;
         } else {
-            for i in 0..LANES {
+            for i in 0..L {
                 to[i] = if mask >> i & 1 == 1 { out[i] } else { to[i] };
             }
         }
     }
     #[inline(always)]
-    fn put_predicate(&mut self, to: Column, out: u32) {
+    fn put_predicate(&mut self, to: Column, out: Mask) {
         let (mask, to) = (self.mask(), &mut self.predicates[to as usize]);
         *to = *to & !mask | out & mask;
     }
     #[inline(always)]
     fn n1(&mut self, to: Column, a: Column, f: impl Fn(u32) -> u32) {
         let a = &self.narrow[a as usize];
-        let mut out = [0; LANES];
-        for i in 0..LANES {
+        let mut out = [0; L];
+        for i in 0..L {
             out[i] = f(a[i]);
         }
         self.put32(to, out);
@@ -76,8 +107,8 @@ impl Warp {
     #[inline(always)]
     fn n2(&mut self, [to, a, b]: [Column; 3], f: impl Fn(u32, u32) -> u32) {
         let (a, b) = (&self.narrow[a as usize], &self.narrow[b as usize]);
-        let mut out = [0; LANES];
-        for i in 0..LANES {
+        let mut out = [0; L];
+        for i in 0..L {
             out[i] = f(a[i], b[i]);
         }
         self.put32(to, out);
@@ -85,8 +116,8 @@ impl Warp {
     #[inline(always)]
     fn n3(&mut self, [to, a, b, c]: [Column; 4], f: impl Fn(u32, u32, u32) -> u32) {
         let [a, b, c] = [a, b, c].map(|x| &self.narrow[x as usize]);
-        let mut out = [0; LANES];
-        for i in 0..LANES {
+        let mut out = [0; L];
+        for i in 0..L {
             out[i] = f(a[i], b[i], c[i]);
         }
         self.put32(to, out);
@@ -94,8 +125,8 @@ impl Warp {
     #[inline(always)]
     fn w1(&mut self, to: Column, a: Column, f: impl Fn(u64) -> u64) {
         let a = &self.wide[a as usize];
-        let mut out = [0; LANES];
-        for i in 0..LANES {
+        let mut out = [0; L];
+        for i in 0..L {
             out[i] = f(a[i]);
         }
         self.put64(to, out);
@@ -103,8 +134,8 @@ impl Warp {
     #[inline(always)]
     fn w2(&mut self, [to, a, b]: [Column; 3], f: impl Fn(u64, u64) -> u64) {
         let (a, b) = (&self.wide[a as usize], &self.wide[b as usize]);
-        let mut out = [0; LANES];
-        for i in 0..LANES {
+        let mut out = [0; L];
+        for i in 0..L {
             out[i] = f(a[i], b[i]);
         }
         self.put64(to, out);
@@ -112,8 +143,8 @@ impl Warp {
     #[inline(always)]
     fn w3(&mut self, [to, a, b, c]: [Column; 4], f: impl Fn(u64, u64, u64) -> u64) {
         let [a, b, c] = [a, b, c].map(|x| &self.wide[x as usize]);
-        let mut out = [0; LANES];
-        for i in 0..LANES {
+        let mut out = [0; L];
+        for i in 0..L {
             out[i] = f(a[i], b[i], c[i]);
         }
         self.put64(to, out);
@@ -121,8 +152,8 @@ impl Warp {
     #[inline(always)]
     fn widen(&mut self, to: Column, a: Column, f: impl Fn(u32) -> u64) {
         let a = &self.narrow[a as usize];
-        let mut out = [0; LANES];
-        for i in 0..LANES {
+        let mut out = [0; L];
+        for i in 0..L {
             out[i] = f(a[i]);
         }
         self.put64(to, out);
@@ -130,8 +161,8 @@ impl Warp {
     #[inline(always)]
     fn narrow(&mut self, to: Column, a: Column, f: impl Fn(u64) -> u32) {
         let a = &self.wide[a as usize];
-        let mut out = [0; LANES];
-        for i in 0..LANES {
+        let mut out = [0; L];
+        for i in 0..L {
             out[i] = f(a[i]);
         }
         self.put32(to, out);
@@ -140,8 +171,8 @@ impl Warp {
     fn compare32(&mut self, [to, a, b]: [Column; 3], f: impl Fn(u32, u32) -> bool) {
         let (a, b) = (&self.narrow[a as usize], &self.narrow[b as usize]);
         let mut out = 0;
-        for i in 0..LANES {
-            out |= u32::from(f(a[i], b[i])) << i;
+        for i in 0..L {
+            out |= Mask::from(f(a[i], b[i])) << i;
         }
         self.put_predicate(to, out);
     }
@@ -149,8 +180,8 @@ impl Warp {
     fn compare64(&mut self, [to, a, b]: [Column; 3], f: impl Fn(u64, u64) -> bool) {
         let (a, b) = (&self.wide[a as usize], &self.wide[b as usize]);
         let mut out = 0;
-        for i in 0..LANES {
-            out |= u32::from(f(a[i], b[i])) << i;
+        for i in 0..L {
+            out |= Mask::from(f(a[i], b[i])) << i;
         }
         self.put_predicate(to, out);
     }
@@ -170,14 +201,14 @@ impl Warp {
             Inst::Shift(op, all) => self.shift(op, all),
             Inst::MadWide(signed, [to, a, b, c]) => {
                 let (a, b, c) = (&self.narrow[a as usize], &self.narrow[b as usize], &self.wide[c as usize]);
-                let mut out = [0; LANES];
+                let mut out = [0; L];
                 if signed {
-                    for i in 0..LANES {
+                    for i in 0..L {
                         let product = i64::from(a[i] as i32) * i64::from(b[i] as i32);
                         out[i] = (product as u64).wrapping_add(c[i]);
                     }
                 } else {
-                    for i in 0..LANES {
+                    for i in 0..L {
                         out[i] = (u64::from(a[i]) * u64::from(b[i])).wrapping_add(c[i]);
                     }
                 }
@@ -204,8 +235,8 @@ impl Warp {
             Inst::Select32([to, a, b, p]) => {
                 let (a, b) = (&self.narrow[a as usize], &self.narrow[b as usize]);
                 let p = self.predicates[p as usize];
-                let mut out = [0; LANES];
-                for i in 0..LANES {
+                let mut out = [0; L];
+                for i in 0..L {
                     out[i] = if p >> i & 1 == 1 { a[i] } else { b[i] };
                 }
                 self.put32(to, out);
@@ -213,8 +244,8 @@ impl Warp {
             Inst::Select64([to, a, b, p]) => {
                 let (a, b) = (&self.wide[a as usize], &self.wide[b as usize]);
                 let p = self.predicates[p as usize];
-                let mut out = [0; LANES];
-                for i in 0..LANES {
+                let mut out = [0; L];
+                for i in 0..L {
                     out[i] = if p >> i & 1 == 1 { a[i] } else { b[i] };
                 }
                 self.put64(to, out);
@@ -236,14 +267,26 @@ impl Warp {
                 self.together("an exchange between lanes")?;
                 let (v, lane) = (&self.narrow[v as usize], &self.narrow[lane as usize]);
                 let mask = self.mask();
-                let mut out = [0; LANES];
-                for i in 0..LANES {
+                let mut out = [0; L];
+                for i in 0..L {
                     let from = if butterfly { i ^ lane[i] as usize & 31 } else { lane[i] as usize & 31 };
                     // The value of an inactive lane is undefined.
                     out[i] = if mask >> from & 1 == 1 { v[from] } else { 0xdead_beef };
                 }
                 self.put32(to, out);
             }
+            Inst::Route(route, to, v) => {
+                let out = self.routed(route, v)?;
+                self.put32(to, out);
+            }
+            Inst::Permute(among, [to, v, bytes]) => {
+                let out = self.permuted(among, v, bytes)?;
+                self.put32(to, out);
+            }
+            Inst::Matrix(unit, lists) => self.multiply_wave(unit, lists, group.program)?,
+            Inst::Divides32 { signed, all } => self.divides32(signed, all)?,
+            Inst::Divides64 { signed, all } => self.divides64(signed, all)?,
+            Inst::Amount(below, amount) => self.amount(below, amount)?,
             Inst::Load(access) => self.load(access, group)?,
             Inst::Store(access) => self.store(access, group)?,
             Inst::Atomic(op, space, all, offset) => self.atomic(op, space, all, offset, group)?,
@@ -275,12 +318,14 @@ impl Warp {
 
     #[inline(always)]
     fn narrow1(&mut self, op: Narrow1, to: Column, a: Column) {
+        let open = self.open;
         match op {
             Narrow1::Mov => self.n1(to, a, |a| a),
             Narrow1::Not => self.n1(to, a, |a| !a),
             Narrow1::Neg => self.n1(to, a, u32::wrapping_neg),
             Narrow1::NegF => self.n1(to, a, |a| a ^ 0x8000_0000),
             Narrow1::AbsF => self.n1(to, a, |a| a & 0x7fff_ffff),
+            Narrow1::SqrtNear => self.n1(to, a, |a| near_root(f(a)).to_bits()),
             Narrow1::Exp2F => self.n1(to, a, |a| bits(exp2(f(a)))),
             Narrow1::SqrtF => self.n1(to, a, |a| bits(f(a).sqrt())),
             Narrow1::FloorF => self.n1(to, a, |a| bits(f(a).floor())),
@@ -298,8 +343,11 @@ impl Warp {
             }),
             Narrow1::Low16 => self.n1(to, a, |a| a & 0xffff),
             // Saturates out of range, NaN gives 0, as Rust's conversions do.
-            Narrow1::FToS => self.n1(to, a, |a| f(a) as i32 as u32),
-            Narrow1::FToU => self.n1(to, a, |a| f(a) as u32),
+            Narrow1::FToS => self
+                .n1(to, a, |a| if open && !fits(f(a).into(), SIGNED32) { OPEN } else { f(a) as i32 as u32 }),
+            Narrow1::FToU => {
+                self.n1(to, a, |a| if open && !fits(f(a).into(), UNSIGNED32) { OPEN } else { f(a) as u32 })
+            }
             Narrow1::SToF => self.n1(to, a, |a| (a as i32 as f32).to_bits()),
             Narrow1::UToF => self.n1(to, a, |a| (a as f32).to_bits()),
         }
@@ -356,7 +404,12 @@ impl Warp {
     #[inline(always)]
     fn wide1(&mut self, op: Wide1, to: Column, a: Column) {
         // NaN as a 64-bit integer is the sign bit alone.
-        let whole = |x: f64, y: u64| if x.is_nan() { 1 << 63 } else { y };
+        let open = self.open;
+        let whole = |x: f64, range: Range, y: u64| match x {
+            _ if open && !fits(x, range) => OPEN.into(),
+            _ if x.is_nan() => 1 << 63,
+            _ => y,
+        };
         match op {
             Wide1::Mov => self.w1(to, a, |a| a),
             Wide1::Not => self.w1(to, a, |a| !a),
@@ -364,12 +417,13 @@ impl Warp {
             Wide1::NegF => self.w1(to, a, |a| a ^ 1 << 63),
             Wide1::AbsF => self.w1(to, a, |a| a & !(1 << 63)),
             Wide1::SqrtF => self.w1(to, a, |a| d(a).sqrt().to_bits()),
+            Wide1::SqrtNear => self.w1(to, a, |a| near_root64(d(a)).to_bits()),
             Wide1::FloorF => self.w1(to, a, |a| d(a).floor().to_bits()),
             Wide1::CeilF => self.w1(to, a, |a| d(a).ceil().to_bits()),
             Wide1::TruncF => self.w1(to, a, |a| d(a).trunc().to_bits()),
             Wide1::RoundF => self.w1(to, a, |a| d(a).round_ties_even().to_bits()),
-            Wide1::FToS => self.w1(to, a, |a| whole(d(a), d(a) as i64 as u64)),
-            Wide1::FToU => self.w1(to, a, |a| whole(d(a), d(a) as u64)),
+            Wide1::FToS => self.w1(to, a, |a| whole(d(a), SIGNED64, d(a) as i64 as u64)),
+            Wide1::FToU => self.w1(to, a, |a| whole(d(a), UNSIGNED64, d(a) as u64)),
             Wide1::SToF => self.w1(to, a, |a| (a as i64 as f64).to_bits()),
             Wide1::UToF => self.w1(to, a, |a| (a as f64).to_bits()),
         }
@@ -420,26 +474,36 @@ impl Warp {
     }
     #[inline(always)]
     fn widening(&mut self, op: Widen, to: Column, a: Column) {
-        let whole = |x: f32, y: u64| if x.is_nan() { 1 << 63 } else { y };
+        let open = self.open;
+        let whole = |x: f32, range: Range, y: u64| match x {
+            _ if open && !fits(x.into(), range) => OPEN.into(),
+            _ if x.is_nan() => 1 << 63,
+            _ => y,
+        };
         match op {
             Widen::Signed => self.widen(to, a, |a| i64::from(a as i32) as u64),
             Widen::Unsigned => self.widen(to, a, u64::from),
             Widen::FToF => self.widen(to, a, |a| f64::from(f(a)).to_bits()),
             Widen::SToF => self.widen(to, a, |a| f64::from(a as i32).to_bits()),
             Widen::UToF => self.widen(to, a, |a| f64::from(a).to_bits()),
-            Widen::FToS => self.widen(to, a, |a| whole(f(a), f(a) as i64 as u64)),
-            Widen::FToU => self.widen(to, a, |a| whole(f(a), f(a) as u64)),
+            Widen::FToS => self.widen(to, a, |a| whole(f(a), SIGNED64, f(a) as i64 as u64)),
+            Widen::FToU => self.widen(to, a, |a| whole(f(a), UNSIGNED64, f(a) as u64)),
         }
     }
     #[inline(always)]
     fn narrowing(&mut self, op: Narrowing, to: Column, a: Column) {
+        let open = self.open;
         match op {
             Narrowing::Low => self.narrow(to, a, |a| a as u32),
             Narrowing::FToF => self.narrow(to, a, |a| bits(d(a) as f32)),
             Narrowing::SToF => self.narrow(to, a, |a| (a as i64 as f32).to_bits()),
             Narrowing::UToF => self.narrow(to, a, |a| (a as f32).to_bits()),
-            Narrowing::FToS => self.narrow(to, a, |a| d(a) as i32 as u32),
-            Narrowing::FToU => self.narrow(to, a, |a| d(a) as u32),
+            Narrowing::FToS => {
+                self.narrow(to, a, |a| if open && !fits(d(a), SIGNED32) { OPEN } else { d(a) as i32 as u32 })
+            }
+            Narrowing::FToU => {
+                self.narrow(to, a, |a| if open && !fits(d(a), UNSIGNED32) { OPEN } else { d(a) as u32 })
+            }
         }
     }
     #[inline(always)]
