@@ -1,8 +1,8 @@
 //! What the page's worker calls: a training run that goes on for a while at a time, so that the
 //! worker hears messages in between, and that is saved and resumed as bytes.
 //!
-//! What waits for a device is a promise, and a training is at one of them at a time. Progress is told
-//! as JSON text: it is small, and the page wants objects. A panic ends the module;
+//! What waits for a device is a promise, and a training is at one of them at a time. Progress is
+//! told as JSON text: it is small, and the page wants objects. A panic ends the module;
 //! its sentence is what [`last_panic`] gives then.
 #![cfg(target_arch = "wasm32")]
 
@@ -56,8 +56,8 @@ pub fn devices() -> Result<String, JsError> {
     Ok(serde_json::Value::Array(rows.collect()).to_string())
 }
 
-/// The browser's WebGPU adapter, opened and probed, as JSON: `{ "name", "exactness" }`. From then on
-/// it is the device `webgpu:0`.
+/// The browser's WebGPU adapter, opened and probed, as JSON: `{ "name", "exactness" }`. From then
+/// on it is the device `webgpu:0`.
 ///
 /// # Errors
 /// If there is none, or it lacks what is needed.

@@ -21,7 +21,7 @@ pub fn check() -> Outcome {
         Ok(all) if all.is_empty() => Outcome::Passed,
         Ok(all) => {
             println!("{}", all.join("\n"));
-            let how = "cargo run --release -p elinvar-lab -- conformance --table";
+            let how = "cargo run --release -p elinvar-lab --features webgpu -- conformance --table";
             Outcome::Failed(format!("{} cells of {PAGE} are not what `{how}` prints", all.len()))
         }
         Err(why) => Outcome::Failed(why),
@@ -33,13 +33,14 @@ fn differences_from_page() -> Result<Vec<String>, String> {
     let (table, devices) = (printed(&["conformance", "--table"])?, printed(&["devices"])?);
     Ok(differences(&page, &table, |column| match column {
         "cpu" => has_bf16_products(),
-        "vulkan:0" => devices.lines().any(|l| l.contains("vulkan:0") && l.contains("llvmpipe")),
+        "vulkan:0" | "webgpu:0" => devices.lines().any(|l| l.contains(column) && l.contains("llvmpipe")),
         _ => true,
     }))
 }
 
 fn printed(args: &[&str]) -> Result<String, String> {
-    let o = program::lab()?.args(args).envs(cuda::emulated()?).output();
+    // With WebGPU, which is off by default.
+    let o = program::lab_with_all_features()?.args(args).envs(cuda::emulated()?).output();
     let o = o.map_err(|e| format!("elinvar-lab did not start: {e}"))?;
     match o.status.success() {
         true => Ok(String::from_utf8_lossy(&o.stdout).into_owned()),

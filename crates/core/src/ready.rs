@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 /// The result of a future that is ready at its first poll.
 ///
 /// # Panics
-/// If it is not: whoever made it promised so.
+/// If it is not, which is a fault of the code that made it.
 pub fn ready<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,

@@ -10,7 +10,8 @@
 //! * [`hip`]: AMD's GPUs, through their driver's own libraries; looked for at run time.
 //! * `metal`, with the feature of this name: the GPUs of Apple's systems, and compiled there only.
 //! * [`vulkan`]: any GPU of any vendor, and software devices; the loader is looked for at run time.
-//! * [`webgpu`], with the feature of this name: WebGPU, by the crate `wgpu`; the only one in a browser.
+//! * [`webgpu`], with the feature of this name: WebGPU, by the crate `wgpu`; the only one in a
+//!   browser.
 //! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of the layers above.
 //! * [`null`]: does nothing, and tells what it was asked for.
 //!
@@ -286,7 +287,7 @@ pub trait PendingCopy<P>: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// `DeviceLost`.
     fn wait(self) -> Result<P>;
-    /// Is the copy done? If not, the task is woken when it is. `None` if the device calls nobody:
+    /// Is the copy done? If not, the task is woken when it is. `None` if the device wakes no task:
     /// then a thread has to wait.
     ///
     /// # Errors
@@ -311,8 +312,8 @@ impl PendingCopy<Vec<u8>> for Vec<u8> {
 pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// The word before the number in a device's name.
     const NAME: &'static str;
-    /// May the host wait for the device? A browser lets nobody wait: reads are futures there, and
-    /// nothing is measured.
+    /// May the host wait for the device? A browser lets no program wait: reads are futures there,
+    /// and nothing is measured.
     const WAITS: bool = true;
     /// Memory of the device. Freed when dropped, but not before the work that was given to the
     /// device's queues until then is done.

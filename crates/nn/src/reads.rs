@@ -1,9 +1,9 @@
 //! Reading many tensors: at once for callers that may wait for a device, and as a future for those
 //! that may not.
 //!
-//! What reads is written once, with the reading left to a function ([`Reader`]). As a future it runs
-//! twice: to tell what it reads, and with what was read. So it reads the same tensors in the same
-//! order each time, and changes nothing.
+//! What reads is written once, with the reading left to a function ([`Reader`]). As a future it
+//! runs twice: to tell what it reads, and with what was read. So it reads the same tensors in the
+//! same order each time, and changes nothing.
 
 use elinvar_core::{Error, HostData, HostTensor, Result};
 use elinvar_ops::Backend;

@@ -284,8 +284,8 @@ impl<B: Backend> fmt::Debug for Pinned<B> {
 /// A copy that is under way, with the pinned memory that it needs. Waited for, or awaited as a
 /// future, it gives the memory back; dropped, it is waited for.
 ///
-/// As a future, it has a thread that waits for the device, from its first poll on; but in a browser,
-/// which has no threads, and wakes the task itself.
+/// As a future, it has a thread that waits for the device, from its first poll on; but in a
+/// browser, which has no threads, and wakes the task itself.
 #[must_use = "a copy that is dropped is waited for"]
 pub struct Transfer<B: Backend> {
     device: B::Device,

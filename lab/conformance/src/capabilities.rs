@@ -52,20 +52,13 @@ impl fmt::Display for Support {
     }
 }
 
-fn is_partial(name: &str) -> bool {
-    ["webgpu", "metal"].iter().any(|kind| name.starts_with(kind))
-}
-
 /// The table in Markdown: a row per op, a column per device of this machine.
 ///
 /// # Errors
 /// `Format` if the built-in sample is damaged; what a device reports when it is opened.
 pub fn capabilities() -> Result<String> {
     let cases = sample::cases(&Filter::default())?;
-    // WebGPU and Metal devices have no f64, and not all ops have been run on one: what has is in
-    // docs/guide/devices.md.
-    let here = devices()?.into_iter().map(|d| d.device);
-    let devices: Vec<Device> = here.filter(|d| !is_partial(&d.to_string())).collect();
+    let devices: Vec<Device> = devices()?.into_iter().map(|d| d.device).collect();
     let names: Vec<String> = devices.iter().map(Device::to_string).collect();
     let mut table = format!("| op | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(devices.len()));
     for op in catalogue::NAMES.iter().chain(training::NAMES) {
@@ -82,7 +75,11 @@ pub fn capabilities() -> Result<String> {
             "---|".repeat(names.len())
         );
         for dtype in DType::FLOATS {
-            let cells: Result<Vec<&str>> = devices.iter().map(|d| fast::<Any>(what, dtype, d)).collect();
+            let cell = |d: &Device| match fast::<Any>(what, dtype, d) {
+                Err(e) if e.kind() == ErrorKind::Unsupported => Ok("unsupported"),
+                other => other,
+            };
+            let cells: Result<Vec<&str>> = devices.iter().map(cell).collect();
             table += &format!("| {dtype} | {} |\n", cells?.join(" | "));
         }
     }

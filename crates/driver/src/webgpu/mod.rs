@@ -1,7 +1,7 @@
 //! WebGPU, by the crate `wgpu`: natively over Vulkan, Direct3D 12 or Metal, whichever the system
 //! has; in a browser, the browser's.
 //!
-//! **A browser lets nobody wait.** Opening is a future there ([`WebGpu::prepare`]), reads are
+//! **A browser lets no program wait.** Opening is a future there ([`WebGpu::prepare`]), reads are
 //! transfers that wake a task, what waits is an error, and what was wrong with a call is told by a
 //! later one.
 //!
@@ -90,7 +90,7 @@ impl WebGpu {
         device.probe().await?;
         Ok(device)
     }
-    /// Opens the browser's adapter, which takes a while that a browser lets nobody wait for:
+    /// Opens the browser's adapter, which takes a while that no program may wait for there:
     /// [`Driver::open`] gives it from then on. Elsewhere there is nothing to prepare.
     ///
     /// # Errors
@@ -122,7 +122,8 @@ impl WebGpu {
         self.target = Target {
             fma: match found.fused {
                 true => Fma::Fused,
-                false if self.shared.has_wide_numbers() => Fma::BuiltOfF64,
+                // Mesa 25.0 contracts, and gets a long formula of such sums wrong.
+                false if self.shared.has_wide_numbers() && !contracts => Fma::BuiltOfF64,
                 false => Fma::Built,
             },
             division: found.division[0],

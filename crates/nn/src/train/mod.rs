@@ -45,6 +45,7 @@ mod shards;
 mod source;
 mod train_step;
 mod trainer;
+mod validation;
 mod workers;
 
 pub use callback::{Callback, EpochReport, LossLater, Report, Step};

@@ -3,6 +3,7 @@
 use super::checkpoint::{Restored, State};
 use super::score::Sums;
 use super::shards::Sharding;
+use super::validation::{Awaits, Validation, Waits};
 use super::{
     Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Feed, Objective, Position, Report, Score,
     Source, Step, TensorBatch, TrainStep,
@@ -19,40 +20,6 @@ use elinvar_ops::Backend;
 use elinvar_ops::autocast::check;
 use elinvar_tensor::try_run;
 use std::collections::BTreeMap;
-use std::pin::Pin;
-
-type Later<'f, T> = Pin<Box<dyn Future<Output = Result<T>> + 'f>>;
-
-/// A validation, whose score is a future.
-trait Validation<M> {
-    fn score<'f>(&'f mut self, model: &'f M) -> Later<'f, Score>;
-    /// Is it a future that may wait?
-    fn is_awaited(&self) -> bool;
-}
-
-/// One that waits for the device.
-struct Waits<F>(F);
-
-impl<M, F: FnMut(&M) -> Result<Score>> Validation<M> for Waits<F> {
-    fn score<'f>(&'f mut self, model: &'f M) -> Later<'f, Score> {
-        Box::pin(std::future::ready((self.0)(model)))
-    }
-    fn is_awaited(&self) -> bool {
-        false
-    }
-}
-
-/// One that does not.
-struct Awaits<F>(F);
-
-impl<M, F: AsyncFnMut(&M) -> Result<Score>> Validation<M> for Awaits<F> {
-    fn score<'f>(&'f mut self, model: &'f M) -> Later<'f, Score> {
-        Box::pin((self.0)(model))
-    }
-    fn is_awaited(&self) -> bool {
-        true
-    }
-}
 
 /// Trains a model. Built by [`Trainer::new`], set up by its methods, run by [`Trainer::run`].
 pub struct Trainer<'a, B: Backend, M, S: Source<B>> {

@@ -67,8 +67,8 @@ pub trait TransferObject: Debug + Send + Sync {
     /// # Errors
     /// `DeviceLost`.
     fn wait(self: Box<Self>) -> Result<Box<dyn PinnedObject>>;
-    /// Is it done? If not, the task is woken when it is. `None` if the device calls nobody: then a
-    /// thread has to wait for the event.
+    /// Is it done? If not, the task is woken when it is. `None` if the device wakes no task: then
+    /// a thread has to wait for the event.
     ///
     /// # Errors
     /// `DeviceLost`.

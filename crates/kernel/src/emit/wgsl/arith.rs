@@ -14,7 +14,8 @@ impl Target {
             Scalar::I32 if bits as i32 == i32::MIN => format!("bitcast<i32>({bits}u)"),
             Scalar::I32 => format!("{}i", bits as i32),
             Scalar::F32 => self.float(bits),
-            // No i64 of these functions is the least one, and no f64 is other than a power of 2 or 0.
+            // No i64 of these functions is the least one, and no f64 is other than 0 or a power
+            // of 2.
             Scalar::I64 => format!("{}li", c.bits as i64),
             Scalar::U64 => format!("{}lu", c.bits),
             Scalar::F64 => format!("{:e}lf", f64::from_bits(c.bits)),
