@@ -128,9 +128,6 @@ impl Target {
             comparisons: true,
             fused: matches!(self.fma, Fma::Built | Fma::BuiltOfF64),
             wide: self.fma == Fma::BuiltOfF64,
-            // A device that takes small sums for 0 is not trusted with small numbers it converts.
-            conversions: self.fma == Fma::BuiltOfF64 && !self.adds_subnormals,
-            wide_comparisons: self.fma == Fma::BuiltOfF64 && !self.adds_subnormals,
             quotient: true,
             root: true,
             sums: !self.adds_subnormals,
