@@ -10,14 +10,16 @@
 
 use crate::Buffer;
 use crate::capture::compute;
-use crate::generate::CausalLm;
+use crate::generate::{CausalLm, Limits, Sampler, write_on};
 use crate::layers::KvCache;
+use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{Error, Result, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
 use elinvar_ops::catalogue as op;
 use elinvar_tensor::{Graph, Tensor, no_grad, try_run};
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 
 /// Decodes with a model whose state is a [`KvCache`], each single token by a recorded step: on a
@@ -30,7 +32,7 @@ use std::sync::{Arc, PoisonError};
 /// recorded.
 ///
 /// ```
-/// use elinvar_nn::generate::Decoder;
+/// use elinvar_nn::decoder::Decoder;
 /// use elinvar_nn::models::{Gpt2, Gpt2Config};
 /// use elinvar_nn::{Generator, Module};
 /// use elinvar_reference::{Reference, ReferenceDevice};
@@ -235,4 +237,31 @@ impl<B: Backend, M> fmt::Debug for Decoder<B, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Decoder({} of {} tokens)", self.len, self.room)
     }
+}
+
+/// [`generate`](crate::generate::generate) by a [`Decoder`]: each token but the prompt by a step that is recorded once and
+/// replayed. There is room for prompt and new tokens, in whole blocks of attention, or for the
+/// context.
+///
+/// # Errors
+/// As [`generate`](crate::generate::generate); `Unsupported` if the model's step cannot be recorded.
+pub fn generate_captured<B: Backend, M>(
+    model: &Arc<M>,
+    prompt: &[u32],
+    limits: &Limits,
+    sampler: &mut Sampler,
+    on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
+) -> Result<Vec<u32>>
+where
+    M: CausalLm<B, State = KvCache<B>> + Send + Sync + 'static,
+{
+    let all = prompt.len().saturating_add(limits.max_new_tokens).max(1);
+    let room = all.checked_next_multiple_of(ATTENTION_BLOCK).unwrap_or(all);
+    let mut decoder = Decoder::new(model.clone(), model.context().map_or(room, |context| context.min(room)))?;
+    write_on(&**model, prompt, limits, sampler, on_token, &mut |ids, is_first| {
+        if is_first {
+            decoder.reset();
+        }
+        decoder.read(&[ids])
+    })
 }

@@ -1,13 +1,9 @@
-//! Text generation: [`generate`], with any [`CausalLm`] and a [`Sampler`]; [`generate_captured`] by
-//! a step that is recorded.
+//! Text generation: [`generate`], with any [`CausalLm`] and a [`Sampler`].
 //!
 //! Sampling is computed on the host in f64 by IEEE operations and the project's own exp, with
 //! random numbers of Philox: the same logits and seed give the same tokens everywhere.
 
-pub use crate::decoder::Decoder;
-use crate::layers::KvCache;
 use crate::{Layer, Mode, Module};
-use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::philox::{Stream, unit_f64};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
@@ -16,7 +12,6 @@ use elinvar_tensor::{Tensor, no_grad, try_run};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 /// A causal language model. As a [`Layer`] it computes logits [b, t, vocabulary] from tokens [b, t]
 /// of i64, where those at t depend on the tokens up to t alone.
@@ -225,37 +220,10 @@ pub fn generate<B: Backend, M: CausalLm<B> + ?Sized>(
     })
 }
 
-/// [`generate`] by a [`Decoder`]: each token but the prompt by a step that is recorded once and
-/// replayed. There is room for prompt and new tokens, in whole blocks of attention, or for the
-/// context.
-///
-/// # Errors
-/// As [`generate`]; `Unsupported` if the model's step cannot be recorded.
-pub fn generate_captured<B: Backend, M>(
-    model: &Arc<M>,
-    prompt: &[u32],
-    limits: &Limits,
-    sampler: &mut Sampler,
-    on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
-) -> Result<Vec<u32>>
-where
-    M: CausalLm<B, State = KvCache<B>> + Send + Sync + 'static,
-{
-    let all = prompt.len().saturating_add(limits.max_new_tokens).max(1);
-    let room = all.checked_next_multiple_of(ATTENTION_BLOCK).unwrap_or(all);
-    let mut decoder = Decoder::new(model.clone(), model.context().map_or(room, |context| context.min(room)))?;
-    write_on(&**model, prompt, limits, sampler, on_token, &mut |ids, is_first| {
-        if is_first {
-            decoder.reset();
-        }
-        decoder.read(&[ids])
-    })
-}
-
 /// Gives the logits after tokens; true if these are the first.
-type Advance<'a, B> = dyn FnMut(&[i64], bool) -> Result<Tensor<B>> + 'a;
+pub(crate) type Advance<'a, B> = dyn FnMut(&[i64], bool) -> Result<Tensor<B>> + 'a;
 
-fn write_on<B: Backend, M: CausalLm<B> + ?Sized>(
+pub(crate) fn write_on<B: Backend, M: CausalLm<B> + ?Sized>(
     model: &M,
     prompt: &[u32],
     limits: &Limits,

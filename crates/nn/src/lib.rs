@@ -32,7 +32,7 @@ extern crate self as elinvar_nn;
 mod buffer;
 mod capture;
 pub mod data;
-mod decoder;
+pub mod decoder;
 pub mod ema;
 pub mod generate;
 pub mod init;

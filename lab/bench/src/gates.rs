@@ -116,8 +116,8 @@ pub fn gates(seconds: f64) -> Result<Vec<Gate>> {
         all.push(compared(VULKAN, Bound::Least(0.5), &row, (&other, &cuda), seconds)?);
     }
     // Both steps are one device's: software will do, too. The processor makes the plain step, and
-    // what is left is the noise of two measurements; that a recording could save nothing is the next
-    // gate.
+    // what is left is the noise of two measurements; that a recording could save nothing is told by
+    // the next gate.
     for (name, most) in [("cuda:0", 1.0), ("vulkan:0", 1.0), ("cpu", 1.05)] {
         let outcome = match Device::parse(name) {
             Ok(device) => Outcome::Ratio(captured(&device, &MLP_SIZES, MLP_BATCH, seconds)?),

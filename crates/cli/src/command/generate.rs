@@ -2,7 +2,8 @@
 
 use crate::args::{Generate, Sampling};
 use elinvar::nn::data::{Tokenize, Tokenizer};
-use elinvar::nn::generate::{CausalLm, Limits, Sampler, generate, generate_captured};
+use elinvar::nn::decoder::generate_captured;
+use elinvar::nn::generate::{CausalLm, Limits, Sampler, generate};
 use elinvar::nn::layers::KvCache;
 use elinvar::nn::models::{Gpt2, Llama, model_type};
 use elinvar::{Any, Device, Error, Result};

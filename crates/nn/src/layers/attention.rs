@@ -337,9 +337,14 @@ impl<B: Backend> Attention<B> {
             if let Some(table) = &context.rotary {
                 (q, k) = (table.turn(&q), table.turn(&k));
             }
+            let mask = context.mask.clone();
             let ([k, v], mask) = match cache {
-                Some((cache, layer)) => (cache.append(layer, &k, &v)?, cache.masked(context.mask.as_ref())?),
-                None => ([k, v], context.mask.clone()),
+                Some((cache, layer)) => {
+                    let all = cache.append(layer, &k, &v)?;
+                    let seen = cache.seen().map(|seen| both(mask.as_ref(), seen)).transpose()?;
+                    (all, seen.or(mask))
+                }
+                None => ([k, v], mask),
             };
             join_heads(&attend(&q, &k, &v, mask.as_ref(), context.causal, self.dropout.active())?)
         })();

@@ -11,7 +11,6 @@
 //! where a masked value is infinite or NaN, 0 times it is NaN in the whole-sequence pass; and a
 //! result of zero may have the other sign.
 
-use super::attention::both;
 use super::positions::places;
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
@@ -76,12 +75,9 @@ impl<B: Backend> KvCache<B> {
     pub(crate) fn fixed(&self) -> Option<(usize, &Tensor<B>)> {
         self.room.as_ref().map(|room| (room.seen.dims()[0], &room.at))
     }
-    /// A mask, and which rows are there.
-    pub(crate) fn masked(&self, mask: Option<&Tensor<B>>) -> Result<Option<Tensor<B>>> {
-        match &self.room {
-            None => Ok(mask.cloned()),
-            Some(room) => both(mask, room.seen.clone()).map(Some),
-        }
+    /// Which rows the next token sees, if their number is fixed.
+    pub(crate) fn seen(&self) -> Option<Tensor<B>> {
+        self.room.as_ref().map(|room| room.seen.clone())
     }
     /// Number of tokens that are cached in all layers.
     pub fn len(&self) -> usize {

@@ -188,7 +188,7 @@ impl<B: Backend> Gpt2Attention<B> {
             let [q, k, v] = [0, 1, 2].map(|i| split_heads(&qkv[i], self.heads));
             let (q, k, v) = (q?, k?, v?);
             let ([k, v], mask) = match cache {
-                Some((cache, layer)) => (cache.append(layer, &k, &v)?, cache.masked(None)?),
+                Some((cache, layer)) => (cache.append(layer, &k, &v)?, cache.seen()),
                 None => ([k, v], None),
             };
             join_heads(&attend(&q, &k, &v, mask.as_ref(), true, self.attn_dropout.active())?)

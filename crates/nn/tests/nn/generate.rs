@@ -1,7 +1,8 @@
 //! Sampling and generation.
 
 use elinvar_core::{DType, ErrorKind};
-use elinvar_nn::generate::{CausalLm, Decoder, Limits, Sampler, generate, generate_captured};
+use elinvar_nn::decoder::{Decoder, generate_captured};
+use elinvar_nn::generate::{CausalLm, Limits, Sampler, generate};
 use elinvar_nn::models::{Gpt2, Gpt2Config, Llama, LlamaConfig};
 use elinvar_nn::{Generator, Layer, Module, Tensor};
 use elinvar_reference::{Reference, ReferenceDevice};
