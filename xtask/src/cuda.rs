@@ -3,32 +3,32 @@
 use crate::program;
 use crate::test::Outcome;
 use std::env;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// Names the library to load instead of NVIDIA's.
 const LIBRARY: &str = "ELINVAR_CUDA_LIBRARY";
 
-/// The emulated library, built with the release profile.
-fn library() -> Result<PathBuf, String> {
-    let name = format!("{}emulated_cuda{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+/// No directory can be made below a device file, not even by root.
+pub const NO_CACHE: &str = "/dev/null";
+
+/// The path of an emulated library, built with the release profile.
+pub fn library(name: &str) -> Result<String, String> {
+    let name = format!("{}{name}{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
     let path = program::built()?.join(name);
-    match path.is_file() {
-        true => Ok(path),
-        false => Err(format!("the emulated library was not built; {} is missing", path.display())),
+    if !path.is_file() {
+        return Err(format!("the emulated library was not built; {} is missing", path.display()));
     }
+    let text = path.into_os_string().into_string();
+    text.map_err(|_| "the path of the target directory is not UTF-8".to_string())
 }
 
 /// Variables that select the emulated device. It passes as a discrete GPU, so that the same code
 /// runs as on one; compiled kernels are not cached.
 pub fn emulated() -> Result<[(&'static str, String); 3], String> {
-    let library = library()?.into_os_string();
-    let library = library.into_string().map_err(|_| "the path of the target directory is not UTF-8")?;
     Ok([
-        (LIBRARY, library),
+        (LIBRARY, library("emulated_cuda")?),
         ("ELINVAR_EMULATED_CUDA_AS", "discrete".to_string()),
-        // No directory can be made below a device file, not even by root.
-        ("ELINVAR_CACHE_DIR", String::from("/dev/null")),
+        ("ELINVAR_CACHE_DIR", NO_CACHE.to_string()),
     ])
 }
 

@@ -14,6 +14,7 @@ mod metrics;
 mod program;
 mod python;
 mod results;
+mod rocm;
 mod test;
 mod vulkan;
 mod web;

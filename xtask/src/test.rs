@@ -4,7 +4,7 @@
 //! cannot run on this machine are listed as skipped, with the reason; they are never counted as
 //! passed.
 
-use crate::{cuda, program, root, vulkan, web};
+use crate::{cuda, program, rocm, root, vulkan, web};
 use std::cell::RefCell;
 use std::env;
 use std::fs::File;
@@ -78,10 +78,19 @@ pub fn test() -> ExitCode {
     });
     step("vulkan, kernels watched", &|| vulkan::there().or_else(vulkan::layer).unwrap_or_else(watch_kernels));
     step("webgpu", &|| vulkan::there().unwrap_or_else(webgpu_on_golden));
-    step("cuda, emulated", &|| emulated(|vars| on_golden("cuda:0", vars)));
+    step("cuda, emulated", &|| emulated(cuda::emulated(), |vars| on_golden("cuda:0", vars)));
     step("cuda, emulated, random calls", &|| {
-        emulated(|vars| conformance("cuda:0", &["--random", "40"], vars))
+        emulated(cuda::emulated(), |vars| conformance("cuda:0", &["--random", "40"], vars))
     });
+    for (arch, sample, random) in [
+        (rocm::ARCHS[0], "rocm, emulated gfx942", "rocm, emulated gfx942, random calls"),
+        (rocm::ARCHS[1], "rocm, emulated gfx1100", "rocm, emulated gfx1100, random calls"),
+    ] {
+        step(sample, &|| emulated(rocm::emulated(arch), |vars| conformance("rocm:0", &[], vars)));
+        step(random, &|| {
+            emulated(rocm::emulated(arch), |vars| conformance("rocm:0", &["--random", "5"], vars))
+        });
+    }
     step("capabilities", &crate::capabilities::check);
     step("cuda", &|| cuda::there().unwrap_or_else(|| on_golden("cuda:0", &[])));
     step("same weights", &same_weights);
@@ -159,8 +168,11 @@ fn suite(device: &str, args: &[&str], vars: &[(&str, &str)]) -> Result<Command, 
 }
 
 /// A step on the emulated device.
-fn emulated(step: impl FnOnce(&[(&str, &str)]) -> Outcome) -> Outcome {
-    match cuda::emulated() {
+fn emulated<const N: usize>(
+    device: Result<[(&'static str, String); N], String>,
+    step: impl FnOnce(&[(&str, &str)]) -> Outcome,
+) -> Outcome {
+    match device {
         Ok(vars) => step(&vars.each_ref().map(|(name, value)| (*name, value.as_str()))),
         Err(why) => Outcome::Failed(why),
     }
@@ -248,6 +260,9 @@ fn training_runs() -> Result<Vec<TrainingRun>, String> {
         Some(_) => println!("vulkan:0 left out: this machine has none"),
     }
     devices.push(("cuda:0", String::from("emulated"), cuda::emulated()?.to_vec()));
+    for arch in rocm::ARCHS {
+        devices.push(("rocm:0", format!("emulated {arch}"), rocm::emulated(arch)?.to_vec()));
+    }
     for isa in ISAS {
         if !isa.is_there()? {
             println!("{} left out: this processor has none", isa.isa);
@@ -274,7 +289,12 @@ fn training_runs() -> Result<Vec<TrainingRun>, String> {
         [("mlp", "off"), ("cnn", "off"), ("transformer", "off")].into_iter().flat_map(run).collect();
     // Threads divide the work of 16 bits as they do that of f32.
     let mixed = [("mlp", "bf16"), ("cnn", "f16"), ("transformer", "bf16")].into_iter().flat_map(run);
-    runs.extend(mixed.filter(|r| r.device != "cpu" || r.vars.contains(&(THREADS, String::from("2")))));
+    let others = |r: &TrainingRun| match r.device {
+        "cpu" => r.vars.contains(&(THREADS, String::from("2"))),
+        "rocm:0" => false,
+        _ => true,
+    };
+    runs.extend(mixed.filter(others));
     Ok(runs)
 }
 

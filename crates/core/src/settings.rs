@@ -27,6 +27,8 @@ pub enum DeviceKind {
     Reference,
     /// NVIDIA's GPUs.
     Cuda,
+    /// AMD's GPUs.
+    Rocm,
     /// GPUs and software devices of Vulkan.
     Vulkan,
     /// Adapters of WebGPU.
@@ -37,10 +39,11 @@ pub enum DeviceKind {
 
 impl DeviceKind {
     /// All of them.
-    pub const ALL: [DeviceKind; 6] = [
+    pub const ALL: [DeviceKind; 7] = [
         DeviceKind::Cpu,
         DeviceKind::Reference,
         DeviceKind::Cuda,
+        DeviceKind::Rocm,
         DeviceKind::Vulkan,
         DeviceKind::WebGpu,
         DeviceKind::Metal,
@@ -53,6 +56,7 @@ impl fmt::Display for DeviceKind {
             DeviceKind::Cpu => "cpu",
             DeviceKind::Reference => "reference",
             DeviceKind::Cuda => "cuda",
+            DeviceKind::Rocm => "rocm",
             DeviceKind::Vulkan => "vulkan",
             DeviceKind::WebGpu => "webgpu",
             DeviceKind::Metal => "metal",
@@ -129,15 +133,15 @@ macro_rules! settings {
 
 settings! {
     /// Bytes that tensors may hold at most; an allocation beyond them fails with `OutOfMemory`.
-    MemoryLimit memory_limit: u64, "a number of bytes, such as 4GiB", "ELINVAR_MEMORY_LIMIT", [Cpu Cuda Vulkan WebGpu Metal];
+    MemoryLimit memory_limit: u64, "a number of bytes, such as 4GiB", "ELINVAR_MEMORY_LIMIT", [Cpu Cuda Rocm Vulkan WebGpu Metal];
     /// Bytes that the device's memory pool takes when the device is opened, and keeps.
-    PoolInitial pool_initial: u64, "a number of bytes, such as 4GiB", "ELINVAR_POOL_INITIAL", [Cuda Vulkan WebGpu Metal];
+    PoolInitial pool_initial: u64, "a number of bytes, such as 4GiB", "ELINVAR_POOL_INITIAL", [Cuda Rocm Vulkan WebGpu Metal];
     /// Bytes that the pool takes at most, in use or kept; an allocation beyond them fails with
     /// `OutOfMemory`.
-    PoolMaximum pool_maximum: u64, "a number of bytes, such as 4GiB", "ELINVAR_POOL_MAXIMUM", [Cuda Vulkan WebGpu Metal];
+    PoolMaximum pool_maximum: u64, "a number of bytes, such as 4GiB", "ELINVAR_POOL_MAXIMUM", [Cuda Rocm Vulkan WebGpu Metal];
     /// Bytes by which the pool grows at least when it has no room left. Without, each large tensor
     /// has memory of its own.
-    PoolGrowth pool_growth: u64, "a number of bytes, such as 256MiB", "ELINVAR_POOL_GROWTH", [Cuda Vulkan WebGpu Metal];
+    PoolGrowth pool_growth: u64, "a number of bytes, such as 256MiB", "ELINVAR_POOL_GROWTH", [Cuda Rocm Vulkan WebGpu Metal];
     /// Threads that share work. No bit depends on it.
     Threads threads: usize, "a number of threads", "ELINVAR_THREADS", [Cpu];
     /// Instruction set, by its name: `plain`, `avx2`, `avx512`, `neon`. No bit depends on it.
@@ -147,11 +151,11 @@ settings! {
     /// Bytes of weights that may be packed unasked.
     PackUpTo pack_up_to: usize, "a number of bytes", "ELINVAR_PACK_UP_TO", [Cpu];
     /// How products are computed where no scope says it. `Fast` changes bits.
-    Precision precision: Precision, "exact or fast", "ELINVAR_PRECISION", [Cpu Cuda Vulkan WebGpu Metal];
+    Precision precision: Precision, "exact or fast", "ELINVAR_PRECISION", [Cpu Cuda Rocm Vulkan WebGpu Metal];
     /// Are kernels and tiles tried, and the fastest kept? Changes bits of `Precision::Fast` only.
-    Autotune autotune: Autotune, "0, 1 or 2", "ELINVAR_TUNE", [Cuda Vulkan WebGpu Metal];
+    Autotune autotune: Autotune, "0, 1 or 2", "ELINVAR_TUNE", [Cuda Rocm Vulkan WebGpu Metal];
     /// The file of what tuning found.
-    TuneCache tune_cache: PathBuf, "a path", "ELINVAR_TUNE_CACHE", [Cuda Vulkan WebGpu Metal];
+    TuneCache tune_cache: PathBuf, "a path", "ELINVAR_TUNE_CACHE", [Cuda Rocm Vulkan WebGpu Metal];
     /// What the validation layer watches. One for all Vulkan devices of a process.
     Validation validation: Validation, "0, 1 or gpu", "ELINVAR_VULKAN_VALIDATION", [Vulkan];
 }

@@ -127,6 +127,8 @@ backends! {
     Reference: Reference;
     #[cfg(feature = "cuda")]
     Cuda: elinvar_gpu::Cuda;
+    #[cfg(feature = "rocm")]
+    Rocm: elinvar_gpu::Rocm;
     #[cfg(feature = "vulkan")]
     Vulkan: elinvar_gpu::Vulkan;
     #[cfg(feature = "webgpu")]

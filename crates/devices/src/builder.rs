@@ -2,7 +2,7 @@
 
 use crate::any::Device;
 use crate::device::Name;
-use crate::kinds::{cuda, metal, vulkan, webgpu};
+use crate::kinds::{cuda, metal, rocm, vulkan, webgpu};
 use elinvar_core::{Autotune, DeviceKind, Error, Precision, Result, Settings, Validation};
 use elinvar_cpu::CpuDevice;
 use std::fmt::Display;
@@ -113,6 +113,7 @@ impl DeviceBuilder {
                 Ok(Device::reference())
             }
             Name::Cuda(number) => cuda::open(number, &settings),
+            Name::Rocm(number) => rocm::open(number, &settings),
             Name::WebGpu(number) => webgpu::open(number, &settings),
             Name::Metal(number) => metal::open(number, &settings),
             Name::Vulkan(number) => {

@@ -1,7 +1,7 @@
 //! Naming, choosing and listing devices.
 
 use crate::any::{Any, Device};
-use crate::kinds::{cuda, metal, vulkan, webgpu, webgpu_async};
+use crate::kinds::{cuda, metal, rocm, vulkan, webgpu, webgpu_async};
 use crate::probe::{Exactness, arithmetic};
 use crate::properties::{self, Properties};
 use elinvar_core::{Error, ErrorKind, MemoryStats, Result, Settings};
@@ -27,6 +27,15 @@ impl Device {
     /// too old.
     pub fn cuda(number: usize) -> Result<Device> {
         cuda::open(number, &Settings::default())
+    }
+    /// AMD's device of this number, by ROCm's libraries, in the order of [`devices`]: discrete GPUs
+    /// come first.
+    ///
+    /// # Errors
+    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it or its driver is
+    /// too old, or kernels are not emitted for it.
+    pub fn rocm(number: usize) -> Result<Device> {
+        rocm::open(number, &Settings::default())
     }
     /// The Vulkan device of this number, in the order of [`devices`]: discrete GPUs come first.
     ///
@@ -63,8 +72,8 @@ impl Device {
         metal::open(number, &Settings::default())
     }
 
-    /// The device of this name, as on a command line: `cpu`, `cuda:0` (or `cuda`), `vulkan:0`,
-    /// `webgpu:0`, `metal:0`, `reference`, or `best`, which is [`Device::best`].
+    /// The device of this name, as on a command line: `cpu`, `cuda:0` (or `cuda`), `rocm:0`,
+    /// `vulkan:0`, `webgpu:0`, `metal:0`, `reference`, or `best`, which is [`Device::best`].
     ///
     /// # Errors
     /// `UnknownDevice` with the names that exist; those of opening the device.
@@ -74,6 +83,7 @@ impl Device {
             Name::Best => Device::best(),
             Name::Reference => Ok(Device::reference()),
             Name::Cuda(number) => Device::cuda(number),
+            Name::Rocm(number) => Device::rocm(number),
             Name::Vulkan(number) => Device::vulkan(number),
             Name::WebGpu(number) => Device::webgpu(number),
             Name::Metal(number) => Device::metal(number),
@@ -81,8 +91,8 @@ impl Device {
     }
 
     /// The fastest device of this machine that gives exact results: a discrete GPU, by CUDA or else
-    /// by Metal, Vulkan or WebGPU, if the probe finds it exact; otherwise the processor. Software
-    /// and integrated GPUs are never chosen. GPUs are probed at the first call, once per process.
+    /// by ROCm, Metal, Vulkan or WebGPU, if the probe finds it exact; otherwise the processor.
+    /// Software and integrated GPUs are never chosen. GPUs are probed at the first call, once per process.
     ///
     /// # Errors
     /// What a GPU or its driver reports, if there is one that does not work: falling back to
@@ -90,7 +100,7 @@ impl Device {
     pub fn best() -> Result<Device> {
         static BEST: OnceLock<Result<Device>> = OnceLock::new();
         let find = || {
-            for card in [cuda::card, metal::card, vulkan::card, webgpu::card] {
+            for card in [cuda::card, rocm::card, metal::card, vulkan::card, webgpu::card] {
                 if let Some(card) = card()?.filter(|c| c.exactness == Exactness::Exact) {
                     return Ok(card.device);
                 }
@@ -140,6 +150,7 @@ pub(crate) enum Name {
     Reference,
     Best,
     Cuda(usize),
+    Rocm(usize),
     Vulkan(usize),
     WebGpu(usize),
     Metal(usize),
@@ -153,7 +164,7 @@ impl Name {
             Error::new(
                 ErrorKind::UnknownDevice,
                 format!(
-                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, webgpu:N, metal:N, reference, best"
+                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, rocm:N, vulkan:N, webgpu:N, metal:N, reference, best"
                 ),
             )
         };
@@ -167,6 +178,7 @@ impl Name {
             ("best", None) => Ok(Name::Best),
             ("reference", None | Some(0)) => Ok(Name::Reference),
             ("cuda", number) => Ok(Name::Cuda(number.unwrap_or(0))),
+            ("rocm", number) => Ok(Name::Rocm(number.unwrap_or(0))),
             ("vulkan", number) => Ok(Name::Vulkan(number.unwrap_or(0))),
             ("webgpu", number) => Ok(Name::WebGpu(number.unwrap_or(0))),
             ("metal", number) => Ok(Name::Metal(number.unwrap_or(0))),
@@ -236,7 +248,7 @@ pub fn machine() -> Result<Machine> {
         device: Device::Cpu(cpu),
     }];
     let mut missing = Vec::new();
-    for found in [cuda::find(), metal::find(), vulkan::find(), webgpu::find()] {
+    for found in [cuda::find(), rocm::find(), metal::find(), vulkan::find(), webgpu::find()] {
         devices.extend(found.devices);
         missing.extend(found.missing);
     }
@@ -280,7 +292,7 @@ mod tests {
             assert_eq!(
                 e.message(),
                 format!(
-                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, vulkan:N, webgpu:N, metal:N, reference, best"
+                    "there is no device called \"{name}\"; this build has: cpu, cuda:N, rocm:N, vulkan:N, webgpu:N, metal:N, reference, best"
                 )
             );
         }

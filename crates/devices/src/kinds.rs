@@ -4,6 +4,7 @@ use crate::any::Device;
 use crate::device::DeviceInfo;
 #[cfg(any(
     feature = "cuda",
+    feature = "rocm",
     feature = "vulkan",
     feature = "webgpu",
     all(feature = "metal", target_vendor = "apple")
@@ -69,6 +70,7 @@ macro_rules! kind {
 }
 
 kind!(cuda, "cuda", Cuda, "CUDA", "on by default");
+kind!(rocm, "rocm", Rocm, "ROCm", "on by default");
 kind!(vulkan, "vulkan", Vulkan, "Vulkan", "on by default");
 kind!(webgpu, "webgpu", WebGpu, "WebGPU", "off by default");
 

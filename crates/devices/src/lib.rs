@@ -9,6 +9,7 @@ mod builder;
 mod device;
 #[cfg(any(
     feature = "cuda",
+    feature = "rocm",
     feature = "vulkan",
     feature = "webgpu",
     all(feature = "metal", target_vendor = "apple")

@@ -57,6 +57,8 @@ pub struct Gpu<D>(PhantomData<fn() -> D>);
 /// The backend of NVIDIA's devices.
 #[cfg(not(target_arch = "wasm32"))]
 pub type Cuda = Gpu<elinvar_driver::Cuda>;
+/// The backend of AMD's devices, by HIP.
+pub type Rocm = Gpu<elinvar_driver::Hip>;
 /// The backend of Vulkan's devices.
 #[cfg(not(target_arch = "wasm32"))]
 pub type Vulkan = Gpu<elinvar_driver::Vulkan>;

@@ -90,6 +90,10 @@ fn a_setting_that_a_kind_has_not_is_refused_with_those_it_has() {
             "memory_limit, pool_initial, pool_maximum, pool_growth, precision, autotune, tune_cache",
         ),
         (
+            DeviceKind::Rocm,
+            "memory_limit, pool_initial, pool_maximum, pool_growth, precision, autotune, tune_cache",
+        ),
+        (
             DeviceKind::Vulkan,
             "memory_limit, pool_initial, pool_maximum, pool_growth, precision, autotune, tune_cache, validation",
         ),
