@@ -239,12 +239,13 @@ impl<B: Backend, M> fmt::Debug for Decoder<B, M> {
     }
 }
 
-/// [`generate`](crate::generate::generate) by a [`Decoder`]: each token but the prompt by a step that is recorded once and
-/// replayed. There is room for prompt and new tokens, in whole blocks of attention, or for the
-/// context.
+/// [`generate`](crate::generate::generate) by a [`Decoder`]: each token but the prompt by a step
+/// that is recorded once and replayed. There is room for prompt and new tokens, in whole blocks of
+/// attention, or for the context.
 ///
 /// # Errors
-/// As [`generate`](crate::generate::generate); `Unsupported` if the model's step cannot be recorded.
+/// As [`generate`](crate::generate::generate); `Unsupported` if the model's step cannot be
+/// recorded.
 pub fn generate_captured<B: Backend, M>(
     model: &Arc<M>,
     prompt: &[u32],
