@@ -128,7 +128,7 @@ fn the_launcher_ends_what_is_left() {
     let said = String::from_utf8_lossy(&o.stderr);
     assert_eq!(o.status.code(), Some(1), "{said}");
     assert!(said.contains("launch: worker 2 of 3 ended with signal: 9"), "{said}");
-    assert!(said.contains("distributed: worker 2 has ended in the middle of the run"), "{said}");
+    assert!(said.contains("worker 2 has ended in the middle of the run"), "{said}");
     assert!(since.elapsed() < Duration::from_secs(30));
     for pid in workers {
         assert!(!Path::new("/proc").join(pid).exists(), "worker {pid} is left");
@@ -164,7 +164,7 @@ fn workers_that_do_not_belong_together_are_told() {
     let args = [&train(&["--quiet"])[..], &["--device", "cpu,cuda:77"]].concat();
     let o = program(&args, dir.path()).output().unwrap();
     let said = String::from_utf8_lossy(&o.stderr);
-    assert!(o.status.code() == Some(1) && said.contains("cuda:77"), "{said}");
+    assert!(o.status.code() == Some(1) && said.contains("cuda: "), "{said}");
 }
 
 /// The same hash under an MPI library, if there is one with its launcher.

@@ -53,7 +53,10 @@ pub fn run(args: &Launch) -> Result<Verdict> {
         for (rank, (child, ended)) in workers.0.iter_mut().enumerate().filter(|(_, w)| w.1.is_none()) {
             *ended = child.try_wait()?;
             if let Some(status) = ended.filter(|s| !s.success()) {
-                failed.get_or_insert((rank, status, Instant::now()));
+                // One without a status was killed: it is the cause, and not a consequence.
+                let known = failed.filter(|f| f.1.code().is_none() || status.code().is_some());
+                let since = failed.map_or_else(Instant::now, |f| f.2);
+                failed = known.or(Some((rank, status, since)));
             }
         }
         let all = workers.0.iter().all(|w| w.1.is_some());
