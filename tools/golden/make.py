@@ -11,8 +11,12 @@ import torch
 import dropout
 import elementwise
 import fourier
+import geometry
+import indexing
 import movement
+import order
 import products
+import training
 from suite import Suite
 
 
@@ -20,7 +24,7 @@ def main():
     # One thread: PyTorch's own error, which tolerances allow for, is then the same every time.
     torch.set_num_threads(1)
     suite = Suite()
-    for ops in (elementwise, movement, products, dropout, fourier):
+    for ops in (elementwise, movement, indexing, order, geometry, products, training, dropout, fourier):
         ops.cases(suite)
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 //! scripts, tests.
 
 use crate::value::Value;
-use elinvar_core::{Error, Result, Scalar};
+use elinvar_core::{DType, Error, Result, Scalar};
 use std::collections::BTreeMap;
 
 /// The value of an attribute.
@@ -40,6 +40,18 @@ impl<V: Value> Args<V> {
     /// `InvalidArgument` if it is missing.
     pub fn input(&self, role: &str) -> Result<&V> {
         self.optional(role).ok_or_else(|| Error::argument(format!("{}: operand {role} is missing", self.op)))
+    }
+    /// The operand x, in the dtype that the attribute dtype names, if there is one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if x is missing or there is no such dtype; `OutOfMemory`.
+    pub fn converted(&self) -> Result<V> {
+        let x = self.input("x")?;
+        let Some(name) = self.maybe("dtype", Args::str)? else { return Ok(x.clone()) };
+        let dtype = DType::parse(name).ok_or_else(|| {
+            Error::argument(format!("{}: there is no dtype {name:?}; try f32, bf16 or i64", self.op))
+        })?;
+        crate::value::cast(x, dtype)
     }
     /// The operand in this role, if there is one.
     pub fn optional(&self, role: &str) -> Option<&V> {

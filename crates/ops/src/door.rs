@@ -241,6 +241,9 @@ pub trait Door: Backend {
         "True where x is NaN" isnan;
         "True where x is +inf or -inf" isinf;
         "True where x is neither infinite nor NaN" isfinite;
+        "True where x is +inf" isposinf;
+        "True where x is -inf" isneginf;
+        "True where x has a minus sign" signbit;
         "True where x is zero or false" logical_not;
         "Every bit flipped, for integers; the logical not for bool" bitwise_not;
     }
@@ -282,6 +285,8 @@ pub trait Door: Backend {
         "The smaller of x and y" minimum;
         "The angle of the point (y, x) in radians" atan2;
         "The magnitude of x with the sign of y" copysign;
+        "log(e^x + e^y), without overflow" logaddexp;
+        "Have x and y the same shape and elements? bool, []" equal;
         "x == y, as bool" eq;
         "x != y, as bool" ne;
         "x < y, as bool" lt;
@@ -298,6 +303,12 @@ pub trait Door: Backend {
         "The bits of x moved right by y; for integers, keeping the sign" shift_right;
     }
     forward! {
+        "|x - y| <= atol + rtol |y|, as bool, operands broadcast"
+        isclose(x: &A<Self>, y: &A<Self>, rtol: f64, atol: f64, equal_nan: bool) -> A<Self> = op::isclose;
+        "Is all of x close to y? bool, []"
+        allclose(x: &A<Self>, y: &A<Self>, rtol: f64, atol: f64, equal_nan: bool) -> A<Self> = op::allclose;
+        "`x` with numbers for NaN, +inf and -inf"
+        nan_to_num(x: &A<Self>, nan: f64, posinf: Option<f64>, neginf: Option<f64>) -> A<Self> = op::nan_to_num;
         "x / y, operands broadcast, rounded to a whole number as asked"
         div_mode(x: &A<Self>, y: &A<Self>, rounding: op::div::Rounding) -> A<Self> = op::div::div_mode;
     }
@@ -321,6 +332,12 @@ pub trait Door: Backend {
         masked_fill(x: &A<Self>, mask: &A<Self>, value: impl Into<Scalar>) -> A<Self> = op::masked_fill;
         "x + value * t1 * t2, operands broadcast"
         addcmul(x: &A<Self>, t1: &A<Self>, t2: &A<Self>, value: f64) -> A<Self> = op::addcmul;
+        "x + value * t1 / t2, operands broadcast"
+        addcdiv(x: &A<Self>, t1: &A<Self>, t2: &A<Self>, value: f64) -> A<Self> = op::addcdiv;
+        "x + alpha * y, operands broadcast"
+        add_scaled(x: &A<Self>, y: &A<Self>, alpha: impl Into<Scalar>) -> A<Self> = op::add::scaled;
+        "x - alpha * y, operands broadcast"
+        sub_scaled(x: &A<Self>, y: &A<Self>, alpha: impl Into<Scalar>) -> A<Self> = op::sub::scaled;
         "x * y + z, rounded once, operands broadcast"
         fma(x: &A<Self>, y: &A<Self>, z: &A<Self>) -> A<Self> = op::fma;
         "`x` as dtype `to`"
@@ -352,6 +369,44 @@ pub trait Door: Backend {
         argmin(x: &A<Self>, dim: Option<isize>, keepdim: bool) -> A<Self> = op::argmin;
         "The median of `x` along `dim` and its index (i64): (values, indices)"
         median(x: &A<Self>, dim: isize, keepdim: bool) -> (A<Self>, A<Self>) = op::median;
+        "The smallest and the largest element of `x` along `dim`, or of all: (least, largest)"
+        aminmax(x: &A<Self>, dim: Option<isize>, keepdim: bool) -> (A<Self>, A<Self>) = op::aminmax;
+        "The median of what is not NaN along `dim` and its index (i64): (values, indices)"
+        nanmedian(x: &A<Self>, dim: isize, keepdim: bool) -> (A<Self>, A<Self>) = op::nanmedian;
+        "The `k`-th smallest element of `x` along `dim` and its index (i64): (values, indices)"
+        kthvalue(x: &A<Self>, k: usize, dim: isize, keepdim: bool) -> (A<Self>, A<Self>) = op::kthvalue;
+        "The most frequent element of `x` along `dim` and its last index (i64): (values, indices)"
+        mode(x: &A<Self>, dim: isize, keepdim: bool) -> (A<Self>, A<Self>) = op::mode;
+        "The elements at the fractions `q` of the way through a sorted axis, or through all elements"
+        quantile(
+            x: &A<Self>, q: &A<Self>, dim: Option<isize>, keepdim: bool, between: op::quantile::Between
+        ) -> A<Self> = op::quantile;
+        "The quantiles of what is not NaN"
+        nanquantile(
+            x: &A<Self>, q: &A<Self>, dim: Option<isize>, keepdim: bool, between: op::quantile::Between
+        ) -> A<Self> = op::nanquantile;
+        "The sum over `dims` (all axes if `None` or empty) of what is not NaN"
+        nansum(x: &A<Self>, dims: Option<&[isize]>, keepdim: bool) -> A<Self> = op::nansum;
+        "The mean over `dims` (all axes if `None` or empty) of what is not NaN"
+        nanmean(x: &A<Self>, dims: Option<&[isize]>, keepdim: bool) -> A<Self> = op::nanmean;
+        "The variance and the mean over `dims` (all axes if `None` or empty): (variance, mean)"
+        var_mean(
+            x: &A<Self>, dims: Option<&[isize]>, correction: f64, keepdim: bool
+        ) -> (A<Self>, A<Self>) = op::var_mean;
+        "The standard deviation and the mean over `dims` (all axes if `None` or empty): (std, mean)"
+        std_mean(
+            x: &A<Self>, dims: Option<&[isize]>, correction: f64, keepdim: bool
+        ) -> (A<Self>, A<Self>) = op::std_mean;
+        "The largest element along `dim` up to each one, and its index (i64): (values, indices)"
+        cummax(x: &A<Self>, dim: isize) -> (A<Self>, A<Self>) = op::cummax;
+        "The smallest element along `dim` up to each one, and its index (i64): (values, indices)"
+        cummin(x: &A<Self>, dim: isize) -> (A<Self>, A<Self>) = op::cummin;
+        "log(sum of e^x) along `dim` up to each element"
+        logcumsumexp(x: &A<Self>, dim: isize) -> A<Self> = op::logcumsumexp;
+        "Differences of neighbours along `dim`, `n` times"
+        diff(
+            x: &A<Self>, n: usize, dim: isize, prepend: Option<&A<Self>>, append: Option<&A<Self>>
+        ) -> A<Self> = op::diff;
         "The variance over `dims` (all axes if `None` or empty)"
         var(x: &A<Self>, dims: Option<&[isize]>, correction: f64, keepdim: bool) -> A<Self> = op::var;
         "The standard deviation over `dims` (all axes if `None` or empty)"
@@ -391,6 +446,30 @@ pub trait Door: Backend {
         addmm(
             input: &A<Self>, x: &A<Self>, y: &A<Self>, beta: impl Into<Scalar>, alpha: impl Into<Scalar>
         ) -> A<Self> = op::addmm;
+        "beta * input + alpha * (x @ y), of a matrix and a vector"
+        addmv(
+            input: &A<Self>, x: &A<Self>, y: &A<Self>, beta: impl Into<Scalar>, alpha: impl Into<Scalar>
+        ) -> A<Self> = op::addmv;
+        "beta * input + alpha * `x[i] * y[j]`"
+        addr(
+            input: &A<Self>, x: &A<Self>, y: &A<Self>, beta: impl Into<Scalar>, alpha: impl Into<Scalar>
+        ) -> A<Self> = op::addr;
+        "The sum of x * y over `dim`"
+        vecdot(x: &A<Self>, y: &A<Self>, dim: isize) -> A<Self> = op::vecdot;
+        "The cross product along `dim`, or the first axis of size 3"
+        cross(x: &A<Self>, y: &A<Self>, dim: Option<isize>) -> A<Self> = op::cross;
+        "The distances of all pairs of rows"
+        cdist(x: &A<Self>, y: &A<Self>, p: f64) -> A<Self> = op::cdist;
+        "The distances of all pairs of different rows of x"
+        pdist(x: &A<Self>, p: f64) -> A<Self> = op::pdist;
+        "The distance of each row from the other operand's row"
+        pairwise_distance(
+            x: &A<Self>, y: &A<Self>, p: f64, eps: f64, keepdim: bool
+        ) -> A<Self> = op::pairwise_distance;
+        "A form that is linear in each of two operands"
+        bilinear(
+            x1: &A<Self>, x2: &A<Self>, weight: &A<Self>, bias: Option<&A<Self>>
+        ) -> A<Self> = op::bilinear;
         "`beta * input + alpha * (x @ y)` for batches of matrices"
         baddbmm(
             input: &A<Self>, x: &A<Self>, y: &A<Self>, beta: impl Into<Scalar>, alpha: impl Into<Scalar>
@@ -468,6 +547,18 @@ pub trait Door: Backend {
         narrow(x: &A<Self>, dim: isize, start: isize, length: usize) -> A<Self> = op::narrow;
         "`x` with the order of the elements along `dims` reversed. A view"
         flip(x: &A<Self>, dims: &[isize]) -> A<Self> = op::flip;
+        "`x` turned by `k` quarters in the plane of two axes. A view"
+        rot90(x: &A<Self>, k: isize, dims: &[isize]) -> A<Self> = op::rot90;
+        "Matrices that have the rows of `x` as their diagonals"
+        diag_embed(x: &A<Self>, offset: isize, dim1: isize, dim2: isize) -> A<Self> = op::diag_embed;
+        "The matrix that has the matrices `x` along its diagonal"
+        block_diag(x: &[&A<Self>]) -> A<Self> = op::block_diag;
+        "Channels of several groups interleaved"
+        channel_shuffle(x: &A<Self>, groups: usize) -> A<Self> = op::channel_shuffle;
+        "Every index of an axis as often as `repeats` says"
+        repeat_interleave_by(
+            x: &A<Self>, repeats: &A<Self>, dim: Option<isize>
+        ) -> A<Self> = op::repeat_interleave::by;
         "`x` with its elements moved by `shifts[i]` places along `dims[i]`, one axis after the other"
         roll(x: &A<Self>, shifts: &[isize], dims: Option<&[isize]>) -> A<Self> = op::roll;
         "The tensors `x` one after the other along axis `dim`"
@@ -551,6 +642,55 @@ pub trait Door: Backend {
         topk(x: &A<Self>, k: usize, dim: isize, largest: bool) -> (A<Self>, A<Self>) = op::topk;
         "The different elements of `x`, flattened"
         unique(x: &A<Self>, dim: Option<isize>) -> op::unique::Unique<A<Self>> = op::unique;
+        "The part of `x` that the items name, as in NumPy and PyTorch"
+        index(x: &A<Self>, items: &[op::index::Item<A<Self>>]) -> A<Self> = op::index;
+        "`x` with the part that the items name replaced by `values`, or these added to it"
+        index_put(
+            x: &A<Self>, items: &[op::index::Item<A<Self>>], values: &A<Self>, accumulate: bool
+        ) -> A<Self> = op::index_put;
+        "`x` with the slices of axis `dim` that `index` names replaced by those of `src`"
+        index_copy(x: &A<Self>, dim: isize, index: &A<Self>, src: &A<Self>) -> A<Self> = op::index_copy;
+        "`x` with the slices of `src` reduced into those of axis `dim` that `index` names"
+        index_reduce(
+            x: &A<Self>, dim: isize, index: &A<Self>, src: &A<Self>, reduce: op::scatter_reduce::Reduce,
+            include_self: bool
+        ) -> A<Self> = op::index_reduce;
+        "`x` with the elements of `src` reduced into those that `index` names along `dim`"
+        scatter_reduce(
+            x: &A<Self>, dim: isize, index: &A<Self>, src: &A<Self>, reduce: op::scatter_reduce::Reduce,
+            include_self: bool
+        ) -> A<Self> = op::scatter_reduce;
+        "The reduction of each segment of the slices of axis 0 of `x`"
+        segment_reduce(
+            x: &A<Self>, reduce: op::scatter_reduce::Reduce,
+            segments: op::segment_reduce::Segments<'_, A<Self>>, initial: Option<f64>
+        ) -> A<Self> = op::segment_reduce;
+        "`x` with its elements where `mask` is true replaced by the first of `source`"
+        masked_scatter(x: &A<Self>, mask: &A<Self>, source: &A<Self>) -> A<Self> = op::masked_scatter;
+        "The elements of `x` at row-major positions"
+        take(x: &A<Self>, index: &A<Self>) -> A<Self> = op::take;
+        "`x` with its elements at row-major positions replaced by `source`, or these added to them"
+        put(x: &A<Self>, index: &A<Self>, source: &A<Self>, accumulate: bool) -> A<Self> = op::put;
+        "Is each of `elements` one of `test_elements` (or none of them)? bool"
+        isin(elements: &A<Self>, test_elements: &A<Self>, invert: bool) -> A<Self> = op::isin;
+        "The elements, or slices along `dim`, that differ from the one before them"
+        unique_consecutive(
+            x: &A<Self>, dim: Option<isize>
+        ) -> op::unique::Unique<A<Self>> = op::unique_consecutive;
+        "The coordinates of row-major positions in `shape`"
+        unravel_index(index: &A<Self>, shape: &[usize]) -> Vec<A<Self>> = op::unravel_index;
+        "How many elements lie in each of `bins` parts of a range"
+        histc(x: &A<Self>, bins: usize, min: f64, max: f64) -> A<Self> = op::histc;
+        "The insertion positions of values in rows that `sorter` sorts"
+        searchsorted_by(
+            rows: &A<Self>, sorter: &A<Self>, values: &A<Self>, right: bool
+        ) -> A<Self> = op::searchsorted::by;
+        "Rows of `weight` reduced in bags of indices"
+        embedding_bag(
+            index: &A<Self>, weight: &A<Self>, bags: op::embedding_bag::Bags<'_, A<Self>>
+        ) -> A<Self> = op::embedding_bag;
+        "The sum of the `weights` of the elements of `x` that are 0, 1, .."
+        bincount_weighted(x: &A<Self>, weights: &A<Self>, min_length: usize) -> A<Self> = op::bincount::weighted;
         "For each of `values` the number (i64) of elements of its row of `sorted` that are smaller"
         searchsorted(sorted: &A<Self>, values: &A<Self>, right: bool) -> A<Self> = op::searchsorted;
         "How often (i64) each of 0, 1, .. occurs in the vector `x` of integers"
@@ -637,6 +777,21 @@ pub trait Door: Backend {
             x: &A<Self>, kernel_size: &[usize], stride: &[usize], padding: &[usize], ceil_mode: bool,
             count_include_pad: bool
         ) -> A<Self> = op::avg_pool3d;
+        "The largest elements of windows put back to where they were"
+        max_unpool1d(
+            x: &A<Self>, indices: &A<Self>, kernel_size: &[usize], stride: &[usize], padding: &[usize],
+            output_size: Option<&[usize]>
+        ) -> A<Self> = op::max_unpool1d;
+        "The largest elements of windows put back to where they were"
+        max_unpool2d(
+            x: &A<Self>, indices: &A<Self>, kernel_size: &[usize], stride: &[usize], padding: &[usize],
+            output_size: Option<&[usize]>
+        ) -> A<Self> = op::max_unpool2d;
+        "The largest elements of windows put back to where they were"
+        max_unpool3d(
+            x: &A<Self>, indices: &A<Self>, kernel_size: &[usize], stride: &[usize], padding: &[usize],
+            output_size: Option<&[usize]>
+        ) -> A<Self> = op::max_unpool3d;
         "The average of each of `output_size` parts"
         adaptive_avg_pool1d(x: &A<Self>, output_size: &[usize]) -> A<Self> = op::adaptive_avg_pool1d;
         "The average of each of `output_size` parts"
@@ -653,6 +808,8 @@ pub trait Door: Backend {
         interpolate(
             x: &A<Self>, target: &op::interpolate::Target, mode: op::interpolate::Interpolation
         ) -> A<Self> = op::interpolate;
+        "x / max(its `p`-norm over `dim`, eps)"
+        normalize(x: &A<Self>, p: f64, dim: isize, eps: f64) -> A<Self> = op::normalize_rows;
         "Normalized over the last axes, of sizes `normalized_shape`, then scaled and shifted"
         layer_norm(
             x: &A<Self>, normalized_shape: &[usize], weight: Option<&A<Self>>, bias: Option<&A<Self>>,

@@ -3,7 +3,11 @@
 
 use elinvar_core::{Element, ErrorKind, Result, Scalar, Shape};
 use elinvar_ops::Array;
+use elinvar_ops::catalogue::index::Item;
 use elinvar_ops::catalogue::pad::Mode;
+use elinvar_ops::catalogue::quantile::Between;
+use elinvar_ops::catalogue::scatter_reduce::Reduce;
+use elinvar_ops::catalogue::segment_reduce::Segments;
 use elinvar_ops::catalogue::slice::{self, Range, Run};
 use elinvar_ops::catalogue::unfold::Patches;
 use elinvar_ops::catalogue::*;
@@ -151,6 +155,41 @@ fn by_index() {
             unique(&array(&[1i64, 2, 0, 2, 1, 2], &[3, 2]), Some(0)).map(|u| u.inverse),
             i(&[1, 0, 1]),
         ),
+        ("neighbours", unique_consecutive(&i(&[2, 2, 1, 2]), None).map(|u| u.values), i(&[2, 1, 2])),
+        ("a sorter", searchsorted::by(&f(&[3.0, 1.0, 2.0]), &i(&[1, 2, 0]), &f(&[2.5]), false), i(&[2])),
+        ("weights", bincount::weighted(&i(&[1, 1]), &f(&[0.5, 2.0]), 0), f(&[0.0, 2.5])),
+        ("as often as said", repeat_interleave::by(&f(&[1.0, 2.0]), &i(&[0, 2]), None), f(&[2.0, 2.0])),
+        (
+            "the last copy stays",
+            index_copy(&f(&[0.0, 0.0]), 0, &i(&[-1, 1]), &f(&[3.0, 4.0])),
+            f(&[0.0, 4.0]),
+        ),
+        ("the last put stays", put(&f(&[0.0, 0.0]), &i(&[1, -1]), &f(&[3.0, 4.0]), false), f(&[0.0, 4.0])),
+        // 2^24 + 1 is not a number of f32, so the order is seen.
+        (
+            "added in order",
+            put(&f(&[0.0]), &i(&[0, 0, 0]), &f(&[16777216.0, 1.0, -16777216.0]), true),
+            f(&[0.0]),
+        ),
+        (
+            "a product that starts with itself",
+            scatter_reduce(&f(&[2.0, 5.0]), 0, &i(&[0, 0]), &f(&[3.0, 4.0]), Reduce::Prod, true),
+            f(&[24.0, 5.0]),
+        ),
+        (
+            "a mean of integers, rounded down",
+            scatter_reduce(&i(&[0, 5]), 0, &i(&[0, 0]), &i(&[-3, 2]), Reduce::Mean, false),
+            i(&[-1, 5]),
+        ),
+        (
+            "an empty segment",
+            segment_reduce(&f(&[1.0, 2.0]), Reduce::Mean, Segments::Lengths(&i(&[0, 2])), None),
+            f(&[NAN, 1.5]),
+        ),
+        ("nothing to be in", isin(&i(&[1, 2]), &i(&[]), true), array(&[true, true], &[2])),
+        ("a running maximum of equals", cummax(&f(&[1.0, 1.0, 0.0]), 0).map(|c| c.1), i(&[0, 1, 1])),
+        ("twice as much", add::scaled(&f(&[1.0]), &f(&[3.0]), 2.0), f(&[7.0])),
+        ("twice less", sub::scaled(&i(&[1]), &i(&[3]), 2i64), i(&[-5])),
         ("sorted down, equals in order", argsort(&f(&[1.0, NAN, 1.0, NAN]), 0, true), i(&[1, 3, 0, 2])),
     ]);
 }
@@ -308,6 +347,52 @@ fn mistakes_are_named() {
             "pad: the number 0.5 does not fit",
         ),
         (index_select(&empty(&[3, 0]), 0, &i(&[9])), InvalidArgument, "index_select: "),
+        (index(&empty(&[3, 0]), &[Item::List(vec![9])]), InvalidArgument, "index: "),
+        (
+            index_put(&x, &[Item::List(vec![0, -3])], &one, true),
+            InvalidArgument,
+            "index_put: gather: index -3 at position [1] is out of range for axis 0 of size 2",
+        ),
+        (
+            index_put(&x, &[Item::List(vec![0])], &i(&[1]), false),
+            DTypeMismatch,
+            "index_put: operands are f32 and i64",
+        ),
+        (take(&x, &i(&[6])), InvalidArgument, "take: "),
+        (put(&x, &i(&[-7]), &f(&[1.0]), false), InvalidArgument, "put: "),
+        (put(&x, &i(&[0]), &x, false), ShapeMismatch, "put: 1 positions for a source of shape [2, 3]"),
+        (index_copy(&x, 0, &i(&[2]), &count(&[1, 3])), InvalidArgument, "index_copy: "),
+        (
+            scatter_reduce(&x, 0, &array(&[2i64], &[1, 1]), &array(&[1f32], &[1, 1]), Reduce::Amax, true),
+            InvalidArgument,
+            "scatter_reduce: ",
+        ),
+        (
+            segment_reduce(&x, Reduce::Sum, Segments::Offsets(&i(&[0, 3])), None),
+            InvalidArgument,
+            "segment_reduce: lengths",
+        ),
+        (
+            masked_scatter(&x, &array(&[true], &[1]), &f(&[1.0])),
+            InvalidArgument,
+            "masked_scatter: a source of shape [1] for 6 elements",
+        ),
+        (kthvalue(&f(&[1.0]), 2, 0, false).map(|k| k.0), InvalidArgument, "kthvalue: k is 2"),
+        (quantile(&f(&[1.0, 2.0]), &f(&[2.0]), None, false, Between::Lower), InvalidArgument, "quantile: "),
+        (diff(&one, 1, 0, None, None), InvalidArgument, "diff: a scalar"),
+        (isclose(&x, &x, -1.0, 0.0, false), InvalidArgument, "isclose: rtol -1"),
+        (cross(&x, &count(&[2, 1]), Some(0)), ShapeMismatch, "cross: operands of shapes [2, 3] and [2, 1]"),
+        (cdist(&x, &x, -1.0), InvalidArgument, "cdist: p is -1"),
+        (pdist(&array::<f32>(&[], &[1 << 40, 0]), 2.0), OutOfMemory, "shape [1099511627776"),
+        (rot90(&x, 1, &[0]), InvalidArgument, "rot90: axes [0]"),
+        (histc(&x, 0, 0.0, 1.0), InvalidArgument, "histc: 0 bins"),
+        (repeat_interleave::by(&x, &i(&[-1]), Some(0)), InvalidArgument, "repeat_interleave: -1 repeats"),
+        (channel_shuffle(&count(&[1, 3, 1]), 2), InvalidArgument, "channel_shuffle: 3 channels"),
+        (
+            max_unpool1d(&count(&[1, 1, 2]), &array(&[0i64, 9], &[1, 1, 2]), &[2], &[], &[], None),
+            InvalidArgument,
+            "max_unpool1d: ",
+        ),
         (index_select(&empty(&[3, 0]), 0, &i(&[0, -1])), InvalidArgument, "index_select: "),
         (index_select(&empty(&[0, 0]), 0, &i(&[0])), InvalidArgument, "index_select: "),
         (index_fill(&empty(&[3, 0]), 0, &i(&[9]), 1.0), InvalidArgument, "index_fill: "),

@@ -10,8 +10,8 @@ use elinvar_nn::optim::schedule::{
     PlateauMode, ReduceLrOnPlateau, Schedule, StepLr, ThresholdMode,
 };
 use elinvar_nn::optim::{
-    Adadelta, Adagrad, Adam, AdamW, Adamax, ClipOptions, NAdam, NormType, Optimizer, RAdam, RmsProp, Sgd,
-    clip_grad_norm_with, clip_grad_value,
+    Adadelta, Adagrad, Adam, AdamW, Adamax, Asgd, ClipOptions, NAdam, NormType, Optimizer, RAdam, RmsProp,
+    Rprop, Sgd, clip_grad_norm_with, clip_grad_value,
 };
 use elinvar_nn::{Gradients, Param};
 use elinvar_ops::args::{Args, Attr};
@@ -38,6 +38,8 @@ pub const NAMES: &[&str] = &[
     "adamax",
     "nadam",
     "radam",
+    "asgd",
+    "rprop",
     "lr_step",
     "lr_multistep",
     "lr_exponential",
@@ -86,6 +88,21 @@ fn kind<B: Backend>(name: &str) -> Option<Kind<B>> {
             let o = Adamax::new(a.f64("lr")?).weight_decay(a.f64("weight_decay")?).eps(a.f64("eps")?);
             let (b1, b2) = betas(a)?;
             Ok(Box::new(o.betas(b1, b2)))
+        }),
+        "asgd" => Optimizer(|a| {
+            let o =
+                Asgd::new(a.f64("lr")?).weight_decay(a.f64("weight_decay")?).maximize(a.bool("maximize")?);
+            Ok(Box::new(o.lambd(a.f64("lambd")?).alpha(a.f64("alpha")?).t0(a.f64("t0")?)))
+        }),
+        "rprop" => Optimizer(|a| {
+            let o = Rprop::new(a.f64("lr")?).maximize(a.bool("maximize")?);
+            let pair = |name: &str| match a.list(name)? {
+                [Attr::Float(low), Attr::Float(high)] => Ok([*low, *high]),
+                other => {
+                    Err(Error::argument(format!("rprop: {name} is {other:?}, and should be two numbers")))
+                }
+            };
+            Ok(Box::new(o.etas(pair("etas")?).step_sizes(pair("step_sizes")?)))
         }),
         "nadam" => Optimizer(|a| {
             let o = NAdam::new(a.f64("lr")?).weight_decay(a.f64("weight_decay")?).eps(a.f64("eps")?);

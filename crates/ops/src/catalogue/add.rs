@@ -40,8 +40,24 @@ pub fn add<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(Add, [x, y])
 }
 
-/// By name: operands x and y, or x and the attribute scalar.
+/// x + alpha * y, elementwise, operands broadcast. Storage floats run in f32 and are rounded once.
+///
+/// # Errors
+/// As [`add`]; `DTypeMismatch` if alpha does not fit the operands.
+pub fn scaled<V: Value>(x: &V, y: &V, alpha: impl Into<Scalar>) -> Result<V> {
+    let alpha = alpha.into();
+    alpha.fits(y.dtype()).map_err(|e| e.at("add"))?;
+    if V::autocast().is_some() {
+        return crate::autocast::run("add", [x, y], |[x, y]| scaled(x, y, alpha));
+    }
+    widen([x, y], |[x, y]| add(x, &super::mul(y, &y.scalar_like(alpha)?)?))
+}
+
+/// By name: operands x and y, or x and the attribute scalar; attribute alpha (absent: 1).
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (x, y) = a.pair()?;
-    Ok(vec![add(&x, &y)?])
+    Ok(vec![match a.maybe("alpha", Args::scalar)? {
+        Some(alpha) => scaled(&x, &y, alpha)?,
+        None => add(&x, &y)?,
+    }])
 }

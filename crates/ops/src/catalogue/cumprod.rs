@@ -90,7 +90,8 @@ pub fn cumprod<V: Value>(x: &V, dim: isize) -> Result<V> {
     reshape::to_shape(&y, x.shape())
 }
 
-/// By name: operand x; attribute dim.
+/// By name: operand x; attribute dim; and dtype
+/// (null: its own), in which it runs.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    Ok(vec![cumprod(a.input("x")?, a.dim("dim")?)?])
+    Ok(vec![cumprod(&a.converted()?, a.dim("dim")?)?])
 }

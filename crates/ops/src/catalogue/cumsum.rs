@@ -50,7 +50,8 @@ pub fn cumsum<V: Value>(x: &V, dim: isize) -> Result<V> {
     reshape::to_shape(&y, x.shape())
 }
 
-/// By name: operand x; attribute dim.
+/// By name: operand x; attribute dim; and dtype
+/// (null: its own), in which it runs.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    Ok(vec![cumsum(a.input("x")?, a.dim("dim")?)?])
+    Ok(vec![cumsum(&a.converted()?, a.dim("dim")?)?])
 }

@@ -75,7 +75,8 @@ pub fn log_softmax<V: Value>(x: &V, dim: isize) -> Result<V> {
     rows(LogSoftmax, &axes, [x])
 }
 
-/// By name: operand x; attribute dim.
+/// By name: operand x; attribute dim; and dtype
+/// (null: its own), in which it runs.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    Ok(vec![log_softmax(a.input("x")?, a.dim("dim")?)?])
+    Ok(vec![log_softmax(&a.converted()?, a.dim("dim")?)?])
 }

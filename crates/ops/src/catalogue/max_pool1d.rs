@@ -42,9 +42,13 @@ pub fn with_indices<V: Value>(
     Given { op, axes: 1, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad: false }.max(x)
 }
 
-/// By name: operand x; attributes kernel_size, stride, padding, dilation, ceil_mode.
+/// By name: operand x; attributes kernel_size, stride, padding, dilation, ceil_mode, and
+/// return_indices (absent: false), for the sources as a second result.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (kernel, stride) = (a.sizes("kernel_size")?, a.maybe("stride", Args::sizes)?.unwrap_or_default());
     let (padding, dilation) = (a.sizes("padding")?, a.sizes("dilation")?);
-    Ok(vec![max_pool1d(a.input("x")?, &kernel, &stride, &padding, &dilation, a.bool("ceil_mode")?)?])
+    let given = (a.input("x")?, a.bool("ceil_mode")?);
+    let both = with_indices(given.0, &kernel, &stride, &padding, &dilation, given.1)?;
+    let wanted = a.maybe("return_indices", Args::bool)?.unwrap_or(false);
+    Ok(if wanted { vec![both.0, both.1] } else { vec![both.0] })
 }

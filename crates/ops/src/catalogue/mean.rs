@@ -42,8 +42,9 @@ pub fn mean<V: Value>(x: &V, dims: Option<&[isize]>, keepdim: bool) -> Result<V>
     sum::drop_axes(rows(Mean, &axes, [x])?, &axes, keepdim)
 }
 
-/// By name: operand x; attributes dim (null, an axis or a list) and keepdim.
+/// By name: operand x; attributes dim (null, an axis or a list) and keepdim; and dtype
+/// (null: its own), in which it runs.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let dims = a.maybe("dim", Args::dims)?;
-    Ok(vec![mean(a.input("x")?, dims.as_deref(), a.bool("keepdim")?)?])
+    Ok(vec![mean(&a.converted()?, dims.as_deref(), a.bool("keepdim")?)?])
 }

@@ -1,7 +1,7 @@
 //! median: the element in the middle of a sorted axis, the lower one of two. NaN if there is any.
 
 use super::gather::at_least_1d;
-use super::{argmax, argsort, gather, isnan, narrow, sum, where_};
+use super::{argmax, argsort, flatten, gather, isnan, kthvalue, narrow, sum, where_};
 use crate::prelude::*;
 
 /// The median of `x` along `dim` and its index (i64): (values, indices). Of an even number the
@@ -23,13 +23,21 @@ pub fn median<V: Value>(x: &V, dim: isize, keepdim: bool) -> Result<(V, V)> {
         let nan = isnan(&gather(&line.detached(), axis as isize, &last)?)?;
         index = where_(&nan, &argmax(&line, Some(axis as isize), true)?, &index)?;
     }
-    let value = gather(&line, axis as isize, &index)?;
-    let keep = keepdim && x.shape().rank() > 0;
-    Ok((sum::drop_axes(value, &[axis], keep)?, sum::drop_axes(index, &[axis], keep)?))
+    kthvalue::at(x, &line, axis, &index, keepdim)
 }
 
-/// By name: operand x; attributes dim and keepdim.
+/// The median of all elements.
+///
+/// # Errors
+/// `InvalidArgument` if there is none; `OutOfMemory`.
+pub fn all<V: Value>(x: &V) -> Result<V> {
+    Ok(median(&flatten::all(x)?, 0, false)?.0)
+}
+
+/// By name: operand x; attributes dim (null: the median of all elements, without an index) and
+/// keepdim.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    let (values, indices) = median(a.input("x")?, a.dim("dim")?, a.bool("keepdim")?)?;
+    let Some(dim) = a.maybe("dim", Args::dim)? else { return Ok(vec![all(a.input("x")?)?]) };
+    let (values, indices) = median(a.input("x")?, dim, a.bool("keepdim")?)?;
     Ok(vec![values, indices])
 }

@@ -11,6 +11,7 @@ mod batch_moments;
 mod classes;
 pub mod comparison;
 pub mod conv;
+mod doubling;
 pub mod fourier;
 mod lattice;
 pub mod normalize;
@@ -19,6 +20,7 @@ pub mod range;
 mod recurrence;
 pub mod recurrent;
 pub mod reduction;
+mod unpool;
 pub mod view;
 
 macro_rules! catalogue {
@@ -98,6 +100,10 @@ catalogue! {
     isnan,
     isinf,
     isfinite,
+    isposinf,
+    isneginf,
+    signbit,
+    nan_to_num,
     logical_not,
     bitwise_not,
     // Binary
@@ -112,6 +118,7 @@ catalogue! {
     maximum,
     minimum,
     atan2,
+    logaddexp,
     copysign,
     eq,
     ne,
@@ -119,6 +126,9 @@ catalogue! {
     le,
     gt,
     ge,
+    isclose,
+    allclose,
+    equal,
     logical_and,
     logical_or,
     logical_xor,
@@ -133,6 +143,7 @@ catalogue! {
     lerp,
     masked_fill,
     addcmul,
+    addcdiv,
     fma,
     cast,
     // Reductions
@@ -145,9 +156,19 @@ catalogue! {
     min,
     argmax,
     argmin,
+    aminmax,
     median,
+    nanmedian,
+    kthvalue,
+    mode,
+    quantile,
+    nanquantile,
+    nansum,
+    nanmean,
     var,
     std_ as "std",
+    var_mean,
+    std_mean,
     logsumexp,
     norm,
     any,
@@ -155,6 +176,10 @@ catalogue! {
     count_nonzero,
     cumsum,
     cumprod,
+    cummax,
+    cummin,
+    logcumsumexp,
+    diff,
     softmax,
     log_softmax,
     // Linear algebra
@@ -162,12 +187,20 @@ catalogue! {
     bmm,
     addmm,
     baddbmm,
+    addmv,
+    addr,
     outer,
     dot,
+    vecdot,
+    cross,
+    cdist,
+    pdist,
+    pairwise_distance,
     kron,
     tensordot,
     einsum,
     linear,
+    bilinear,
     // Fourier transforms
     fft,
     ifft,
@@ -209,6 +242,10 @@ catalogue! {
     triu,
     diagonal,
     diag,
+    diag_embed,
+    block_diag,
+    rot90,
+    channel_shuffle,
     trace,
     unfold_dim,
     unfold,
@@ -223,6 +260,15 @@ catalogue! {
     index_select,
     index_add,
     index_fill,
+    index,
+    index_put,
+    index_copy,
+    index_reduce,
+    scatter_reduce,
+    segment_reduce,
+    masked_scatter,
+    take,
+    put,
     take_along_dim,
     masked_select,
     nonzero,
@@ -231,9 +277,14 @@ catalogue! {
     argsort,
     topk,
     unique,
+    unique_consecutive,
+    unravel_index,
     searchsorted,
+    isin,
     bincount,
+    histc,
     embedding,
+    embedding_bag,
     // Layers
     conv1d,
     conv2d,
@@ -244,6 +295,9 @@ catalogue! {
     max_pool1d,
     max_pool2d,
     max_pool3d,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
@@ -254,6 +308,7 @@ catalogue! {
     adaptive_max_pool2d,
     adaptive_max_pool3d,
     interpolate,
+    normalize_rows as "normalize",
     layer_norm,
     rms_norm,
     group_norm,

@@ -53,8 +53,9 @@ pub fn prod<V: Value>(x: &V, dims: Option<&[isize]>, keepdim: bool) -> Result<V>
     sum::drop_axes(y, &axes, keepdim)
 }
 
-/// By name: operand x; attributes dim (null, an axis or a list) and keepdim.
+/// By name: operand x; attributes dim (null, an axis or a list) and keepdim; and dtype
+/// (null: its own), in which it runs.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let dims = a.maybe("dim", Args::dims)?;
-    Ok(vec![prod(a.input("x")?, dims.as_deref(), a.bool("keepdim")?)?])
+    Ok(vec![prod(&a.converted()?, dims.as_deref(), a.bool("keepdim")?)?])
 }

@@ -65,13 +65,30 @@ impl Op for ScatterOp {
 /// # Errors
 /// As [`scatter`].
 pub(super) fn run<V: Value>(op: &str, how: Scatter, x: &V, dim: isize, index: &V, src: &V) -> Result<V> {
+    let Some((axis, [base, at, from])) = checked(op, x, dim, index, src)? else { return Ok(x.clone()) };
+    let y = V::apply(ScatterOp { how, axis }, &[&base, &at, &from]);
+    let y = y.map_err(|e| if op == "scatter" { e } else { e.at(op) })?;
+    reshape::to_shape(&y, x.shape())
+}
+
+/// The axis and the operands x, index and src, each with an axis at least. `None` if the index has
+/// no element: then nothing is written, whatever the rank of nothing.
+///
+/// # Errors
+/// As [`scatter`].
+pub(super) fn checked<V: Value>(
+    op: &str,
+    x: &V,
+    dim: isize,
+    index: &V,
+    src: &V,
+) -> Result<Option<(usize, [V; 3])>> {
     let axis = x.shape().axis(op, dim)?;
     view::same_dtype(op, &[x, src])?;
     let (base, at, from) = (at_least_1d(x)?, at_least_1d(&as_index(op, index)?)?, at_least_1d(src)?);
     if at.shape().numel() == 0 {
-        // Nothing is written, whatever the rank of nothing.
         array::one_device(op, &[base.array(), at.array(), from.array()])?;
-        return Ok(x.clone());
+        return Ok(None);
     }
     check(op, base.shape(), at.shape(), axis)?;
     let covered = from.shape().rank() == at.shape().rank()
@@ -84,9 +101,7 @@ pub(super) fn run<V: Value>(op: &str, how: Scatter, x: &V, dim: isize, index: &V
             src.shape()
         )));
     }
-    let y = V::apply(ScatterOp { how, axis }, &[&base, &at, &from]);
-    let y = y.map_err(|e| if op == "scatter" { e } else { e.at(op) })?;
-    reshape::to_shape(&y, x.shape())
+    Ok(Some((axis, [base, at, from])))
 }
 
 /// A copy of `x` into which `value` is written at `index` along `dim`.

@@ -3,7 +3,7 @@
 //! Both are sorted together, stably, with the operand first that precedes among equals; the number
 //! of sorted elements before a value is then a prefix sum.
 
-use super::{argsort, concat, cumsum, flatten, lt, reshape, scatter, view};
+use super::{argsort, concat, cumsum, flatten, gather, lt, reshape, scatter, view};
 use crate::prelude::*;
 use crate::value::cast;
 
@@ -47,7 +47,27 @@ pub fn searchsorted<V: Value>(sorted: &V, values: &V, right: bool) -> Result<V> 
     Ok(V::from_array(super::narrow(&by_place, -1, first_value as isize, m)?))
 }
 
-/// By name: operands sorted and values; attribute right.
+/// The same for rows that are in ascending order when read in that of `sorter`, an index of each.
+///
+/// # Errors
+/// As [`searchsorted`]; `InvalidArgument` if an index is not in `0..n`.
+pub fn by<V: Value>(rows: &V, sorter: &V, values: &V, right: bool) -> Result<V> {
+    if rows.shape() != sorter.shape() {
+        return Err(Error::shape(format!(
+            "searchsorted: a sorter of shape {} for rows of shape {}; they must be equal",
+            sorter.shape(),
+            rows.shape()
+        )));
+    }
+    let sorted = gather(&rows.detached(), -1, sorter).map_err(|e| e.at("searchsorted"))?;
+    searchsorted(&sorted, values, right)
+}
+
+/// By name: operands sorted, values, and sorter if there is one; attribute right.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    Ok(vec![searchsorted(a.input("sorted")?, a.input("values")?, a.bool("right")?)?])
+    let (sorted, values, right) = (a.input("sorted")?, a.input("values")?, a.bool("right")?);
+    Ok(vec![match a.optional("sorter") {
+        Some(sorter) => by(sorted, sorter, values, right)?,
+        None => searchsorted(sorted, values, right)?,
+    }])
 }

@@ -101,24 +101,31 @@ pub fn slice<V: Value>(x: &V, ranges: &[Range]) -> Result<V> {
     runs(x, &all)
 }
 
-/// The attribute slices: per axis null or [start, stop, step] with nulls.
-pub(super) fn ranges<V: Value>(a: &Args<V>) -> Result<Vec<Range>> {
-    let wrong = |seen: &Attr| {
-        Error::argument(format!("slice: {seen:?} is not null or [start, stop, step] of integers and nulls"))
+/// A range as an attribute: null, or [start, stop, step] with nulls.
+///
+/// # Errors
+/// `InvalidArgument` if it is something else.
+pub(super) fn range(op: &str, s: &Attr) -> Result<Range> {
+    let wrong = || {
+        Error::argument(format!("{op}: {s:?} is not null or [start, stop, step] of integers and nulls"))
     };
-    let one = |s: &Attr| match s {
+    match s {
         Attr::Null => Ok(Range::ALL),
         Attr::List(v) if v.len() <= 3 => {
             let part = |i: usize| match v.get(i) {
                 None | Some(Attr::Null) => Ok(None),
                 Some(Attr::Int(n)) => Ok(Some(*n as isize)),
-                Some(_) => Err(wrong(s)),
+                Some(_) => Err(wrong()),
             };
             Ok(Range { start: part(0)?, stop: part(1)?, step: part(2)?.unwrap_or(1) })
         }
-        other => Err(wrong(other)),
-    };
-    a.list("slices")?.iter().map(one).collect()
+        _ => Err(wrong()),
+    }
+}
+
+/// The attribute slices: a range per axis.
+pub(super) fn ranges<V: Value>(a: &Args<V>) -> Result<Vec<Range>> {
+    a.list("slices")?.iter().map(|s| range("slice", s)).collect()
 }
 
 /// By name: operand x; attribute slices, per axis null or [start, stop, step] with nulls.

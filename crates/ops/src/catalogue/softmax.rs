@@ -83,7 +83,8 @@ pub fn softmax<V: Value>(x: &V, dim: isize) -> Result<V> {
     rows(Softmax, &axes, [x])
 }
 
-/// By name: operand x; attribute dim.
+/// By name: operand x; attribute dim; and dtype
+/// (null: its own), in which it runs.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    Ok(vec![softmax(a.input("x")?, a.dim("dim")?)?])
+    Ok(vec![softmax(&a.converted()?, a.dim("dim")?)?])
 }

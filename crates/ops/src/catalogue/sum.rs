@@ -139,8 +139,9 @@ fn summed_to<V: Value>(x: &V, shape: &Shape, sum: impl FnOnce(Dims) -> Result<V>
     reshape::to_shape(&y, shape)
 }
 
-/// By name: operand x; attributes dim (null, an axis or a list) and keepdim.
+/// By name: operand x; attributes dim (null, an axis or a list) and keepdim; and dtype
+/// (null: its own), in which it runs.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let dims = a.maybe("dim", Args::dims)?;
-    Ok(vec![sum(a.input("x")?, dims.as_deref(), a.bool("keepdim")?)?])
+    Ok(vec![sum(&a.converted()?, dims.as_deref(), a.bool("keepdim")?)?])
 }

@@ -31,18 +31,27 @@ pub struct Unique<V> {
 /// `InvalidArgument` if there is no such axis, or the slices are empty and there are some;
 /// `OutOfMemory`.
 pub fn unique<V: Value>(x: &V, dim: Option<isize>) -> Result<Unique<V>> {
+    run("unique", x, dim, true)
+}
+
+/// Runs the op of this name, after sorting or without.
+///
+/// # Errors
+/// As [`unique`].
+pub(super) fn run<V: Value>(op: &str, x: &V, dim: Option<isize>, sorted: bool) -> Result<Unique<V>> {
     // Nothing here has a gradient, so nothing needs to be recorded.
     let u = match dim {
-        None => elements(x.array())?,
-        Some(dim) => slices(x.array(), dim)?,
+        None => elements(x.array(), sorted)?,
+        Some(dim) => slices(op, x.array(), dim, sorted)?,
     };
     let [values, inverse, counts] = [u.values, u.inverse, u.counts].map(V::from_array);
     Ok(Unique { values, inverse, counts })
 }
 
-fn elements<B: Backend>(x: &Array<B>) -> Result<Unique<Array<B>>> {
-    let (sorted, order) = sort(&flatten::all(x)?, 0, false)?;
-    let n = x.shape().numel();
+fn elements<B: Backend>(x: &Array<B>, sorted: bool) -> Result<Unique<Array<B>>> {
+    let (flat, n) = (flatten::all(x)?, x.shape().numel());
+    let (sorted, order) =
+        if sorted { sort(&flat, 0, false)? } else { (flat, view::numbers(x, n, 0..n as i64)?) };
     let fresh = match n {
         0 => None,
         _ => Some(ne(&narrow::run(&sorted, 0, 1, n - 1)?, &narrow::run(&sorted, 0, 0, n - 1)?)?),
@@ -55,21 +64,22 @@ fn elements<B: Backend>(x: &Array<B>) -> Result<Unique<Array<B>>> {
     })
 }
 
-fn slices<B: Backend>(x: &Array<B>, dim: isize) -> Result<Unique<Array<B>>> {
-    let axis = x.shape().axis("unique", dim)?;
+fn slices<B: Backend>(op: &str, x: &Array<B>, dim: isize, sorted: bool) -> Result<Unique<Array<B>>> {
+    let axis = x.shape().axis(op, dim)?;
     let x = &gather::at_least_1d(x)?;
     let front = movedim(x, &[axis as isize], &[0])?;
     let n = front.shape()[0];
     let length: usize = front.shape()[1..].iter().product();
     if length == 0 && n > 0 {
         return Err(Error::argument(format!(
-            "unique: slices of shape {} along axis {axis} are empty",
+            "{op}: slices of shape {} along axis {axis} are empty",
             x.shape()
         )));
     }
     let mut rows = reshape::to_shape(&front, &Shape::new(&[n, length])?)?;
     let mut order: Array<B> = view::numbers(x, n, 0..n as i64)?;
-    for column in (0..length).rev() {
+    let columns = if sorted { length } else { 0 };
+    for column in (0..columns).rev() {
         let by = argsort(&super::select(&rows, 1, column as isize)?, 0, false)?;
         rows = index_select(&rows, 0, &by)?;
         order = gather(&order, 0, &by)?;

@@ -158,6 +158,23 @@ methods! {
         Some(y) if x.dtype().is_float() => op::pow::pow_by(x, y),
         _ => other.with("pow", x, |y| op::pow(x, y)),
     };
+    /// x + alpha * y, elementwise, operands broadcast.
+    fn add_scaled, try_add_scaled(other: &Tensor<B>, alpha: impl Into<Scalar>) -> Tensor<B> =
+        |x| op::add::scaled(x, other, alpha.into());
+    /// x - alpha * y, elementwise, operands broadcast.
+    fn sub_scaled, try_sub_scaled(other: &Tensor<B>, alpha: impl Into<Scalar>) -> Tensor<B> =
+        |x| op::sub::scaled(x, other, alpha.into());
+    /// log(e^x + e^y), elementwise, operands broadcast, without overflow.
+    fn logaddexp, try_logaddexp(other: impl Operand<B>) -> Tensor<B> =
+        |x| other.with("logaddexp", x, |y| op::logaddexp(x, y));
+    /// |x - y| <= atol + rtol |y| (bool), elementwise, operands broadcast.
+    fn isclose, try_isclose(other: impl Operand<B>, rtol: f64, atol: f64, equal_nan: bool) -> Tensor<B> =
+        |x| other.with("isclose", x, |y| op::isclose(x, y, rtol, atol, equal_nan));
+    /// Is all of this close to all of the other? A bool of shape [].
+    fn allclose, try_allclose(other: &Tensor<B>, rtol: f64, atol: f64, equal_nan: bool) -> Tensor<B> =
+        |x| op::allclose(x, other, rtol, atol, equal_nan);
+    /// The same shape and elements? A bool of shape [].
+    fn equal, try_equal(other: &Tensor<B>) -> Tensor<B> = |x| op::equal(x, other);
     /// This (bool) tensor as a condition: `x` where it is true, `y` elsewhere, all broadcast. A
     /// number gets the dtype of the tensor on the other side; two numbers are f32, i64 or bool.
     fn where_, try_where_(x: impl Operand<B>, y: impl Operand<B>) -> Tensor<B> =

@@ -42,6 +42,24 @@ fn windows<const N: usize>(op: &str, all: [&[isize]; N]) -> Result<Vec<Dims>> {
 }
 
 methods! {
+    /// The largest elements of windows put back to where they were, at the second result of a max
+    /// pool; 0 elsewhere.
+    fn max_unpool1d, try_max_unpool1d(
+        indices: &Tensor<B>, kernel_size: &[usize], stride: &[usize], padding: &[usize],
+        output_size: Option<&[usize]>
+    ) -> Tensor<B> = |x| op::max_unpool1d(x, indices, kernel_size, stride, padding, output_size);
+    /// The largest elements of windows put back to where they were, at the second result of a max
+    /// pool; 0 elsewhere.
+    fn max_unpool2d, try_max_unpool2d(
+        indices: &Tensor<B>, kernel_size: &[usize], stride: &[usize], padding: &[usize],
+        output_size: Option<&[usize]>
+    ) -> Tensor<B> = |x| op::max_unpool2d(x, indices, kernel_size, stride, padding, output_size);
+    /// The largest elements of windows put back to where they were, at the second result of a max
+    /// pool; 0 elsewhere.
+    fn max_unpool3d, try_max_unpool3d(
+        indices: &Tensor<B>, kernel_size: &[usize], stride: &[usize], padding: &[usize],
+        output_size: Option<&[usize]>
+    ) -> Tensor<B> = |x| op::max_unpool3d(x, indices, kernel_size, stride, padding, output_size);
     /// Convolution of [n, c, l] with a weight [out, c / groups, k]; the batch may be absent.
     fn conv1d, try_conv1d(
         weight: &Tensor<B>, bias: Option<&Tensor<B>>, stride: impl Sizes, padding: impl IntoPadding,

@@ -37,6 +37,16 @@ methods! {
     /// Each element repeated, along an axis or in the flattened tensor.
     fn repeat_interleave, try_repeat_interleave(repeats: usize, dim: impl MaybeAxis) -> Tensor<B> =
         |x| op::repeat_interleave(x, repeats, dim.axis());
+    /// Each index of an axis, or element of the flattened tensor, as often as `repeats` says.
+    fn repeat_interleave_by, try_repeat_interleave_by(repeats: &Tensor<B>, dim: impl MaybeAxis) -> Tensor<B> =
+        |x| op::repeat_interleave::by(x, repeats, dim.axis());
+    /// Turned by `k` quarters in the plane of two axes. A view.
+    fn rot90, try_rot90(k: isize, dims: impl Axes) -> Tensor<B> = |x| op::rot90(x, k, &dims.axes());
+    /// Matrices, in two axes of the result, that have the rows as their diagonals.
+    fn diag_embed, try_diag_embed(offset: isize, dim1: impl Integer, dim2: impl Integer) -> Tensor<B> =
+        |x| op::diag_embed(x, offset, dim1.to_isize(), dim2.to_isize());
+    /// Channels [n, c, ..] of several groups interleaved.
+    fn channel_shuffle, try_channel_shuffle(groups: usize) -> Tensor<B> = |x| op::channel_shuffle(x, groups);
     /// One index of an axis; the axis is removed. A view.
     fn select, try_select(dim: impl Integer, index: impl Integer) -> Tensor<B> =
         |x| op::select(x, dim.to_isize(), index.to_isize());
@@ -94,6 +104,8 @@ methods! {
 }
 
 functions! {
+    /// The matrix that has several along its diagonal. A vector is a row, a scalar one element.
+    fn block_diag, try_block_diag(x: &[&Tensor<B>]) -> Tensor<B> = op::block_diag(x);
     /// Tensors concatenated along an axis.
     fn concat, try_concat(all: &[&Tensor<B>], dim: impl Integer) -> Tensor<B> = op::concat(all, dim.to_isize());
     /// Tensors of one shape concatenated along a new axis.

@@ -3,7 +3,7 @@
 use super::table::{functions, methods};
 use crate::Tensor;
 use crate::fail::OrFail;
-use crate::sizes::Axes;
+use crate::sizes::{Axes, Integer, MaybeAxis};
 use elinvar_core::{Result, Scalar};
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue as op;
@@ -27,6 +27,28 @@ methods! {
     fn addmm, try_addmm(
         x: &Tensor<B>, y: &Tensor<B>, beta: impl Into<Scalar>, alpha: impl Into<Scalar>
     ) -> Tensor<B> = |input| op::addmm(input, x, y, beta.into(), alpha.into());
+    /// beta * self + alpha * (x @ y), of a matrix and a vector.
+    fn addmv, try_addmv(
+        x: &Tensor<B>, y: &Tensor<B>, beta: impl Into<Scalar>, alpha: impl Into<Scalar>
+    ) -> Tensor<B> = |input| op::addmv(input, x, y, beta.into(), alpha.into());
+    /// beta * self + alpha * `x[i] * y[j]`, of two vectors.
+    fn addr, try_addr(
+        x: &Tensor<B>, y: &Tensor<B>, beta: impl Into<Scalar>, alpha: impl Into<Scalar>
+    ) -> Tensor<B> = |input| op::addr(input, x, y, beta.into(), alpha.into());
+    /// The sum of x * y over an axis.
+    fn vecdot, try_vecdot(y: &Tensor<B>, dim: impl Integer) -> Tensor<B> = |x| op::vecdot(x, y, dim.to_isize());
+    /// The cross product along an axis, or the first one of size 3.
+    fn cross, try_cross(y: &Tensor<B>, dim: impl MaybeAxis) -> Tensor<B> = |x| op::cross(x, y, dim.axis());
+    /// The distances of all pairs of rows [.., m, k] and [.., n, k]: [.., m, n].
+    fn cdist, try_cdist(y: &Tensor<B>, p: f64) -> Tensor<B> = |x| op::cdist(x, y, p);
+    /// The distances of all pairs of different rows of this matrix.
+    fn pdist, try_pdist(p: f64) -> Tensor<B> = |x| op::pdist(x, p);
+    /// The `p`-norm of x - y + eps over the last axis.
+    fn pairwise_distance, try_pairwise_distance(y: &Tensor<B>, p: f64, eps: f64, keepdim: bool) -> Tensor<B> =
+        |x| op::pairwise_distance(x, y, p, eps, keepdim);
+    /// The sum over i and j of `x[.., i] * weight[o, i, j] * y[.., j]`, and a bias \[o\].
+    fn bilinear, try_bilinear(y: &Tensor<B>, weight: &Tensor<B>, bias: Option<&Tensor<B>>) -> Tensor<B> =
+        |x| op::bilinear(x, y, weight, bias);
     /// beta * self + alpha * (x @ y), for batches of matrices.
     fn baddbmm, try_baddbmm(
         x: &Tensor<B>, y: &Tensor<B>, beta: impl Into<Scalar>, alpha: impl Into<Scalar>

@@ -60,11 +60,18 @@ unary! {
     "Not a number? (bool)" isnan try_isnan;
     "Infinite? (bool)" isinf try_isinf;
     "Finite? (bool)" isfinite try_isfinite;
+    "Is it +inf? (bool)" isposinf try_isposinf;
+    "Is it -inf? (bool)" isneginf try_isneginf;
+    "Has it a minus sign? (bool)" signbit try_signbit;
     "x == 0 (bool)" logical_not try_logical_not;
     "Every bit turned; logical not for bool" bitwise_not try_bitwise_not;
 }
 
 methods! {
+    /// `nan` for NaN, `posinf` for +inf and `neginf` for -inf (`None`: the largest and the least
+    /// finite number).
+    fn nan_to_num, try_nan_to_num(nan: f64, posinf: Option<f64>, neginf: Option<f64>) -> Tensor<B> =
+        |x| op::nan_to_num(x, nan, posinf, neginf);
     /// log(x / (1 - x)); with `eps`, of x cut to `eps..=1 - eps`.
     fn logit, try_logit(eps: Option<f64>) -> Tensor<B> = |x| op::logit(x, eps);
     /// x where it is positive, `negative_slope` times x elsewhere.

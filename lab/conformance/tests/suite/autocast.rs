@@ -122,7 +122,21 @@ fn run(case: &Case, operands: Operands, half: DType) -> Result<Vec<DType>> {
 }
 
 /// Ops that refuse operands of two types, as PyTorch does.
-const REFUSE: &[&str] = &["index_add", "scatter", "scatter_add", "searchsorted"];
+const REFUSE: &[&str] = &[
+    "index_add",
+    "index_copy",
+    "index_put",
+    "index_reduce",
+    "isin",
+    "masked_scatter",
+    "nanquantile",
+    "put",
+    "quantile",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "searchsorted",
+];
 /// Ops whose results are not of one type: what is asked for, each as its operand.
 const OWN: &[&str] = &["cast", "meshgrid"];
 

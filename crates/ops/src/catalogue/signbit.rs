@@ -1,0 +1,19 @@
+//! signbit: true where x is negative; also for -0 and NaN with a sign.
+
+use super::comparison::{Comparison, with_number};
+use super::copysign;
+use crate::prelude::*;
+
+/// Has x a minus sign? (bool), elementwise.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub fn signbit<V: Value>(x: &V) -> Result<V> {
+    let negative = |x: &V| with_number(Comparison::Lt, x, Scalar::Int(0));
+    if x.dtype().is_float() { negative(&copysign(&x.scalar_like(1.0)?, &x.detached())?) } else { negative(x) }
+}
+
+/// By name: operand x.
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    Ok(vec![signbit(a.input("x")?)?])
+}
