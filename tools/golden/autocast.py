@@ -64,6 +64,18 @@ ROWS = {
     "avg_pool3d": lambda t: F.avg_pool3d(t(1, 2, 4, 4, 4), 2),
     "adaptive_max_pool3d": lambda t: F.adaptive_max_pool3d(t(1, 2, 4, 4, 4), 2),
     "adaptive_avg_pool3d": lambda t: F.adaptive_avg_pool3d(t(1, 2, 4, 4, 4), 2),
+    **{
+        op: lambda t, f=getattr(torch.fft, op): torch.view_as_real(f(torch.complex(t(4, 4).float(), t(4, 4).float())))
+        for op in ("fft", "ifft", "fft2", "ifft2", "fftn", "ifftn")
+    },
+    **{op: lambda t, f=getattr(torch.fft, op): torch.view_as_real(f(t(4, 4))) for op in ("rfft", "rfft2", "rfftn")},
+    **{op: lambda t, f=getattr(torch.fft, op): f(t(4, 4)) for op in ("irfft", "irfft2", "irfftn")},
+    "stft": lambda t: torch.view_as_real(torch.stft(t(16), 8, window=t(8), return_complex=True)),
+    "quantile": lambda t: torch.quantile(t(5), 0.3),
+    "nanquantile": lambda t: torch.nanquantile(t(5), 0.3),
+    "cdist": lambda t: torch.cdist(t(3, 2), t(4, 2)),
+    "max_unpool2d": lambda t: F.max_unpool2d(t(1, 1, 1, 1), torch.tensor([[[[2]]]]), 2),
+    "max_unpool3d": lambda t: F.max_unpool3d(t(1, 1, 1, 1, 1), torch.tensor([[[[[2]]]]]), 2),
     "mse_loss": lambda t: F.mse_loss(t(2, 3), t(2, 3)),
     "l1_loss": lambda t: F.l1_loss(t(2, 3), t(2, 3)),
     "smooth_l1_loss": lambda t: F.smooth_l1_loss(t(2, 3), t(2, 3)),

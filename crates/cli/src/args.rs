@@ -128,8 +128,10 @@ pub struct Run {
     /// Where it runs; see `elinvar devices`. Of a list (cpu,vulkan:0) each device is a worker
     #[arg(long, default_value = "cpu")]
     pub device: String,
-    /// Parts of a batch, whose gradients are added in a tree: a power of two, from the number of
-    /// workers on. The weights depend on it, and not on how many workers there are [default: 1]
+    /// Parts of a batch, whose gradients are added in a tree [default: 1]
+    ///
+    /// A power of two, from the number of workers on. The weights depend on it, and not on how many
+    /// workers there are.
     #[arg(long, value_name = "G")]
     pub shards: Option<Shards>,
     /// Decides the split of the data, the first weights and the order of the batches [default: 0]

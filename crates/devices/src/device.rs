@@ -92,7 +92,8 @@ impl Device {
 
     /// The fastest device of this machine that gives exact results: a discrete GPU, by CUDA or else
     /// by ROCm, Metal, Vulkan or WebGPU, if the probe finds it exact; otherwise the processor.
-    /// Software and integrated GPUs are never chosen. GPUs are probed at the first call, once per process.
+    /// Software and integrated GPUs are never chosen. GPUs are probed at the first call, once per
+    /// process.
     ///
     /// # Errors
     /// What a GPU or its driver reports, if there is one that does not work: falling back to

@@ -1,4 +1,5 @@
-//! Fourier transforms of many lengths against their definition, in f64 and f32, and what is refused.
+//! Fourier transforms of many lengths against their definition, in f64 and f32, and what is
+//! refused.
 
 use elinvar_core::{DType, ErrorKind};
 use elinvar_ops::catalogue::fourier::Norm;

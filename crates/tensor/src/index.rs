@@ -32,7 +32,8 @@ pub enum Index<B: Backend> {
     Truth(bool),
     /// Indices, from the end if negative.
     List(Vec<i64>),
-    /// Indices (i64 or i32; from the end if negative), or a mask (bool, for as many axes as its rank).
+    /// Indices (i64 or i32; from the end if negative), or a mask (bool, for as many axes as its
+    /// rank).
     Tensor(Tensor<B>),
 }
 

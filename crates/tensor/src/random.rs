@@ -37,7 +37,7 @@ impl Generator {
         Generator::new(seed)
     }
     /// The generator of a gradient shard of a step: a function of the next stream and the shard, so
-    /// that a shard draws the same numbers whoever computes it. Takes no stream.
+    /// that a shard draws the same numbers on every worker. Takes no stream.
     #[must_use]
     pub fn of_shard(self, shard: u64) -> Generator {
         // Below the word that a fork takes, and far above those of any draw.

@@ -1,6 +1,6 @@
-//! Instructions as the machine runs them. Operands are columns: values, one for each lane of a warp,
-//! in one of three files: 32 bits, 64 bits, predicates. Constants, parameters and special registers
-//! are columns too.
+//! Instructions as the machine runs them. Operands are columns: values, one for each lane of a
+//! warp, in one of three files: 32 bits, 64 bits, predicates. Constants, parameters and special
+//! registers are columns too.
 
 #![allow(missing_docs, reason = "names of arithmetic say what it is; what they leave open is documented")]
 

@@ -137,7 +137,8 @@ impl<'a> Sources<'a> {
     }
     /// Sources of the crates themselves, without their tests and examples.
     fn products(&self) -> impl Iterator<Item = (&'a str, &'a str, &Source)> {
-        self.below("crates/").filter(|(path, ..)| path.contains("/src/"))
+        let is_product = |path: &str| path.contains("/src/") && !path.ends_with("/tests.rs");
+        self.below("crates/").filter(move |(path, ..)| is_product(path))
     }
     /// The crates' folders of sources.
     fn crates(&self) -> BTreeSet<&'a str> {

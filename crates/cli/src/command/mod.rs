@@ -10,6 +10,7 @@ pub mod launch;
 pub mod train;
 #[cfg(not(feature = "tokenizers"))]
 mod without_tokenizers;
+pub mod worker;
 
 #[cfg(not(feature = "tokenizers"))]
 pub use without_tokenizers::{embed, generate};

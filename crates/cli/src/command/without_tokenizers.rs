@@ -27,7 +27,7 @@ pub mod generate {
 pub mod text {
     use super::*;
     use crate::args::TrainText;
-    use crate::command::train::Worker;
+    use crate::command::worker::Worker;
     use std::io::Write;
 
     pub fn run(_: &TrainText, _: &Worker, _: &mut dyn Write) -> Result<Verdict> {

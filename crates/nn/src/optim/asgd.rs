@@ -7,9 +7,9 @@ use elinvar_ops::update::UpdateObject;
 
 /// Averaged stochastic gradient descent.
 ///
-/// With eta = lr / (1 + lambd lr (t - 1))^alpha in step t, the parameter shrinks by 1 - lambd eta and
-/// goes down eta times the gradient. The state `ax` is the average of the parameters since step `t0`,
-/// and the parameter itself before it.
+/// With eta = lr / (1 + lambd lr (t - 1))^alpha in step t, the parameter shrinks by 1 - lambd eta
+/// and goes down eta times the gradient. The state `ax` is the average of the parameters since step
+/// `t0`, and the parameter itself before it.
 pub type Asgd<B> = Descent<B, AsgdRule>;
 
 /// The settings of [`Asgd`].

@@ -7,10 +7,11 @@ use elinvar_ops::update::UpdateObject;
 
 /// Resilient propagation.
 ///
-/// A size per element, at first `lr`, is multiplied by `etas[1]` if the gradient has the sign that it
-/// had in the last step, by `etas[0]` if it has the other one, and is then between `step_sizes`. The
-/// parameter goes down by it in the direction of the gradient's sign, but stays after a change of
-/// signs, when the next step takes the gradient as 0. For whole batches: signs of noise say little.
+/// A size per element, at first `lr`, is multiplied by `etas[1]` if the gradient has the sign that
+/// it had in the last step, by `etas[0]` if it has the other one, and is then between `step_sizes`.
+/// The parameter goes down by it in the direction of the gradient's sign, but stays after a change
+/// of signs, when the next step takes the gradient as 0. For whole batches: signs of noise say
+/// little.
 pub type Rprop<B> = Descent<B, RpropRule>;
 
 /// The settings of [`Rprop`].

@@ -39,6 +39,7 @@ mod early;
 mod evaluate;
 mod objective;
 mod recorded;
+mod resume;
 mod score;
 mod shard_sum;
 mod shards;

@@ -1,17 +1,16 @@
 //! The training loop.
 
-use super::checkpoint::{Restored, State};
 use super::score::Sums;
 use super::shards::Sharding;
 use super::validation::{Awaits, Validation, Waits};
 use super::{
-    Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Feed, Objective, Position, Report, Score,
-    Source, Step, TensorBatch, TrainStep,
+    Callback, Checkpoint, Checkpoints, EarlyStopping, EpochReport, Feed, Measured, Objective, Position,
+    Report, Score, Source, Step, TensorBatch, TrainStep,
 };
 use crate::Module;
 use crate::ema::Ema;
-use crate::optim::schedule::{PlateauState, ReduceLrOnPlateau, Schedule};
-use crate::optim::{GradScaler, Optimizer, ScalerState};
+use crate::optim::schedule::{ReduceLrOnPlateau, Schedule};
+use crate::optim::{GradScaler, Optimizer};
 use crate::reads::Reads;
 use elinvar_core::ready::ready;
 use elinvar_core::{DType, Error, Result, profile};
@@ -34,8 +33,8 @@ pub struct Trainer<'a, B: Backend, M, S: Source<B>> {
     pub(super) ema: Option<&'a mut Ema<B>>,
     validation: Option<Box<dyn Validation<M> + 'a>>,
     pub(super) early: Option<EarlyStopping>,
-    callbacks: Vec<Box<dyn Callback<B> + 'a>>,
-    checkpoints: Option<Checkpoints>,
+    pub(super) callbacks: Vec<Box<dyn Callback<B> + 'a>>,
+    pub(super) checkpoints: Option<Checkpoints>,
     resume: Option<Checkpoint>,
     pub(super) shards: usize,
     pub(super) group: Option<Group>,
@@ -122,9 +121,10 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         self.one = self.one.grad_scaler(scaler);
         self
     }
-    /// Cuts each batch into so many gradient shards, a power of two. The gradient of a step is their
-    /// balanced tree, whoever computes them: a run has the same bits on any number of workers up to
-    /// this one ([`Trainer::group`]). With one shard, as by default, a batch is not cut.
+    /// Cuts each batch into so many gradient shards, a power of two. The gradient of a step is
+    /// their balanced tree, whichever worker computes them: a run has the same bits on any number
+    /// of workers up to this one ([`Trainer::group`]). With one shard, as by default, a batch is
+    /// not cut.
     #[must_use]
     pub fn shards(mut self, shards: usize) -> Self {
         self.shards = shards;
@@ -335,43 +335,6 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         Ok(run)
     }
 
-    /// Restores the state of a checkpoint. Returns whether the run was finished.
-    fn restore(&mut self, from: &Checkpoint, run: &mut Run<B>, device: &B::Device) -> Result<bool> {
-        let state = from.plateau().map(PlateauState::from_json).transpose()?;
-        let scaling = from.scaler().map(ScalerState::from_json).transpose().map_err(|e| e.at("resume"))?;
-        if scaling.is_some() != self.one.scaler.is_some() {
-            return Err(Error::argument(
-                "resume: the checkpoint's run and this one differ in scaling gradients, which f16 does",
-            ));
-        }
-        if from.shards() != self.shards {
-            return Err(Error::argument(format!(
-                "resume: the checkpoint's run has {} gradient shards, and this one {}",
-                from.shards(),
-                self.shards
-            )));
-        }
-        let watches = (self.early.is_some(), self.plateau.is_some());
-        let ema = self.ema.as_deref_mut();
-        let r: Restored<B> = from.restore(self.model, self.optimizer, ema, watches, device)?;
-        self.early = from.early().cloned();
-        if let (Some(scaler), Some(state)) = (self.one.scaler(), scaling) {
-            scaler.load_state(state)?;
-        }
-        if let (Some(plateau), Some(state)) = (&mut self.plateau, state) {
-            plateau.set_state(state);
-        }
-        run.report.resumed = Some(r.position.step);
-        (run.at, run.base_lr, run.sums, run.report.epochs) = (r.position, r.base_lr, r.sums, r.history);
-        if r.finished {
-            run.report.stopped = run.at.epoch < self.epochs;
-        }
-        for c in &mut self.callbacks {
-            c.resumed(from)?;
-        }
-        Ok(r.finished)
-    }
-
     /// One step of the optimiser. Returns whether a callback ends the run.
     ///
     /// While the device works, the next batch is made in host memory. It is copied when no callback
@@ -392,35 +355,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         } else {
             self.optimizer.set_lr(run.base_lr);
         }
-        let next = |epoch: &mut dyn Feed<S::Batch>| {
-            let _span = profile::span("batch");
-            epoch.next().ok_or_else(|| {
-                Error::argument(format!("train: the source announced {batches} batches and gave fewer"))
-            })?
-        };
-        let measured = if let Some(sharding) = &self.sharding {
-            let mine = n * sharding.runs.of(sharding.group.rank()).len();
-            self.one.run_shards(self.optimizer, n, sharding, device, &mut |i, f| {
-                f(&next(epoch)?)?;
-                if i + 1 < mine {
-                    epoch.gather();
-                    epoch.send();
-                }
-                Ok(())
-            })?
-        } else if self.one.is_captured() {
-            let batches: Vec<S::Batch> = (0..n).map(|_| next(epoch)).collect::<Result<_>>()?;
-            self.one.run(self.optimizer, &batches)?
-        } else {
-            self.one.run_plain(self.optimizer, n, &mut |i, f| {
-                f(&next(epoch)?)?;
-                if i + 1 < n {
-                    epoch.gather();
-                    epoch.send();
-                }
-                Ok(())
-            })?
-        };
+        let measured = self.measure(n, epoch, batches, device)?;
         if let Some(ema) = &mut self.ema {
             ema.update(self.model)?;
         }
@@ -460,6 +395,45 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         Ok(end)
     }
 
+    /// Computes and applies the gradients of `n` batches, of all shards of this worker.
+    fn measure(
+        &mut self,
+        n: usize,
+        epoch: &mut dyn Feed<S::Batch>,
+        batches: usize,
+        device: &B::Device,
+    ) -> Result<Vec<Measured<B>>> {
+        let next = |epoch: &mut dyn Feed<S::Batch>| {
+            let _span = profile::span("batch");
+            epoch.next().ok_or_else(|| {
+                Error::argument(format!("train: the source announced {batches} batches and gave fewer"))
+            })?
+        };
+        if let Some(sharding) = &self.sharding {
+            let mine = n * sharding.runs.of(sharding.group.rank()).len();
+            self.one.run_shards(self.optimizer, n, sharding, device, &mut |i, f| {
+                f(&next(epoch)?)?;
+                if i + 1 < mine {
+                    epoch.gather();
+                    epoch.send();
+                }
+                Ok(())
+            })
+        } else if self.one.is_captured() {
+            let batches: Vec<S::Batch> = (0..n).map(|_| next(epoch)).collect::<Result<_>>()?;
+            self.one.run(self.optimizer, &batches)
+        } else {
+            self.one.run_plain(self.optimizer, n, &mut |i, f| {
+                f(&next(epoch)?)?;
+                if i + 1 < n {
+                    epoch.gather();
+                    epoch.send();
+                }
+                Ok(())
+            })
+        }
+    }
+
     /// Ends an epoch. Returns whether the run should end.
     async fn end_epoch(&mut self, reads: Reads, run: &mut Run<B>) -> Result<bool> {
         let train = run.sums.score(reads).await?;
@@ -496,41 +470,12 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         self.write(reads, run, end).await?;
         Ok(end)
     }
-
-    async fn write(&mut self, reads: Reads, run: &Run<B>, finished: bool) -> Result<()> {
-        let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| self.writes()) else { return Ok(()) };
-        let checkpoint = self.checkpoint(reads, run, finished, checkpoints.all_settings()).await?;
-        self.checkpoints.as_mut().map_or(Ok(()), |c| c.write(&checkpoint))
-    }
-
-    /// The state of the run.
-    async fn checkpoint(
-        &self,
-        reads: Reads,
-        run: &Run<B>,
-        finished: bool,
-        settings: &BTreeMap<String, String>,
-    ) -> Result<Checkpoint> {
-        let state = State {
-            position: run.at,
-            base_lr: run.base_lr,
-            finished,
-            history: &run.report.epochs,
-            sums: &run.sums,
-            early: self.early.as_ref(),
-            plateau: self.plateau.as_ref().map(|p| p.state().to_json()),
-            scaler: self.one.scaler.as_ref().map(GradScaler::state).transpose()?.map(|s| s.to_json()),
-            ema: self.ema.as_deref(),
-            shards: self.shards,
-        };
-        reads.all(|read| Checkpoint::of(self.model, self.optimizer, &state, settings, read)).await
-    }
 }
 
 /// The state of a run.
 pub(super) struct Run<B: Backend> {
     pub(super) at: Position,
     pub(super) base_lr: f64,
-    sums: Sums<B>,
-    report: Report,
+    pub(super) sums: Sums<B>,
+    pub(super) report: Report,
 }

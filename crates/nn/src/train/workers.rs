@@ -23,7 +23,7 @@ impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
         Ok(Some(Sharding { runs, group }))
     }
 
-    /// Workers that differ would end with weights that are nobody's.
+    /// Workers that differ would end with different weights.
     pub(super) fn agree(&self, run: &Run<B>) -> Result<()> {
         let Some(Sharding { group, .. }) = self.sharding.as_ref().filter(|s| s.group.size() > 1) else {
             return Ok(());

@@ -5,7 +5,8 @@ use super::view::{self, Part, Run};
 use crate::autocast;
 use crate::prelude::*;
 
-/// The matrix that has the matrices `x` along its diagonal. A vector is a row, a scalar one element.
+/// The matrix that has the matrices `x` along its diagonal. A vector is a row, a scalar one
+/// element.
 ///
 /// # Errors
 /// `InvalidArgument` if there is none; `ShapeMismatch` if one has more than two axes;

@@ -13,6 +13,7 @@ use crate::prelude::*;
 /// `ShapeMismatch`; `InvalidArgument` if p is negative or NaN; `DTypeMismatch`; `DeviceMismatch`;
 /// `OutOfMemory`.
 pub fn cdist<V: Value>(x: &V, y: &V, p: f64) -> Result<V> {
+    autocast!("cdist", x, y => cdist(x, y, p));
     let (xs, ys) = (x.shape(), y.shape());
     let fits = xs.rank() >= 2 && ys.rank() >= 2 && xs.last() == ys.last();
     if !fits {

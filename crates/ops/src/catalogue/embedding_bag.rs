@@ -1,5 +1,5 @@
-//! embedding_bag: rows of a table picked by index, and reduced in bags. Offsets are read, and with a
-//! padding index the indices, so this synchronises with the device.
+//! embedding_bag: rows of a table picked by index, and reduced in bags. Offsets are read, and with
+//! a padding index the indices, so this synchronises with the device.
 
 use super::gather::as_index;
 use super::scatter_reduce::{self, Reduce};
@@ -28,8 +28,8 @@ pub struct Bags<'a, V> {
 /// columns].
 ///
 /// # Errors
-/// `ShapeMismatch`; `InvalidArgument` if an index names no row, offsets do not ascend from 0, or the
-/// mode is none of the three, or not a sum with weights; `DTypeMismatch`; `DeviceMismatch`;
+/// `ShapeMismatch`; `InvalidArgument` if an index names no row, offsets do not ascend from 0, or
+/// the mode is none of the three, or not a sum with weights; `DTypeMismatch`; `DeviceMismatch`;
 /// `OutOfMemory`.
 pub fn embedding_bag<V: Value>(index: &V, weight: &V, bags: Bags<'_, V>) -> Result<V> {
     let fault = |what: String| Err(Error::argument(format!("embedding_bag: {what}")));
@@ -125,8 +125,9 @@ fn starts<V: Value>(offsets: &V, n: usize, include_last: bool) -> Result<Vec<usi
     )))
 }
 
-/// By name: operands index, weight, and offsets and per_sample_weights if there are such; attributes
-/// mode (absent: mean), include_last_offset (absent: false) and padding_idx (null: none).
+/// By name: operands index, weight, and offsets and per_sample_weights if there are such;
+/// attributes mode (absent: mean), include_last_offset (absent: false) and padding_idx (null:
+/// none).
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let bags = Bags {
         offsets: a.optional("offsets"),

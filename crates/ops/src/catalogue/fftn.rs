@@ -13,6 +13,7 @@ use crate::prelude::*;
 /// Those of [`fft`](super::fft); `InvalidArgument` if an axis is named twice, or `s` and `dim`
 /// do not match.
 pub fn fftn<V: Value>(x: &V, s: Option<&[usize]>, dim: Option<&[isize]>, norm: Norm) -> Result<V> {
+    autocast!("fftn", x => fftn(x, s, dim, norm));
     let shape = lines::without_pairs("fftn", x.shape())?;
     let axes = lines::axes_and_sizes("fftn", &shape, s, dim)?;
     axes.iter().rev().try_fold(x.clone(), |x, &(axis, n)| {

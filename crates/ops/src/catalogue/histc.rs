@@ -5,13 +5,13 @@ use super::{aminmax, cast, div::div, flatten, floor, ge, index_select, le, logic
 use crate::prelude::*;
 use crate::recording;
 
-/// How many elements of `x`, a float tensor, lie in each of `bins` parts of `min..=max`, in the dtype
-/// of `x`; of the smallest and largest element if both are 0. A part has its lower end, the last one
-/// both.
+/// How many elements of `x`, a float tensor, lie in each of `bins` parts of `min..=max`, in the
+/// dtype of `x`; of the smallest and largest element if both are 0. A part has its lower end, the
+/// last one both.
 ///
 /// # Errors
-/// `InvalidArgument` if bins is 0, min is above max or one is not finite; `DTypeMismatch` if x is not
-/// of floats; `OutOfMemory`.
+/// `InvalidArgument` if bins is 0, min is above max or one is not finite; `DTypeMismatch` if x is
+/// not of floats; `OutOfMemory`.
 pub fn histc<V: Value>(x: &V, bins: usize, min: f64, max: f64) -> Result<V> {
     if !x.dtype().is_float() {
         return Err(Error::dtype(format!("histc: {} are no floats; convert them", x.dtype())));

@@ -13,6 +13,7 @@ use crate::prelude::*;
 /// `ShapeMismatch` if the last axis does not hold pairs; `InvalidArgument` if there is no such axis
 /// or its length is 0; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
 pub fn ifft<V: Value>(x: &V, n: Option<usize>, dim: isize, norm: Norm) -> Result<V> {
+    autocast!("ifft", x => ifft(x, n, dim, norm));
     let axis = lines::without_pairs("ifft", x.shape())?.axis("ifft", dim)?;
     lines::complex("ifft", x, axis, n, norm, Direction::Inverse)
 }

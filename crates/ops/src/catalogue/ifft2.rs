@@ -1,6 +1,6 @@
 //! ifft2: the inverse discrete Fourier transform over two axes.
 
-use super::fourier::Norm;
+use super::fourier::{Norm, lines};
 use super::ifftn;
 use crate::prelude::*;
 
@@ -9,11 +9,12 @@ use crate::prelude::*;
 /// # Errors
 /// Those of [`ifftn`](super::ifftn).
 pub fn ifft2<V: Value>(x: &V, s: Option<&[usize]>, dim: [isize; 2], norm: Norm) -> Result<V> {
+    autocast!("ifft2", x => ifft2(x, s, dim, norm));
     ifftn(x, s, Some(&dim), norm)
 }
 
 /// By name: operand x; attributes s, dim ([-2, -1]) and norm (backward).
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    let (s, dim) = (a.maybe("s", Args::sizes)?, a.maybe("dim", Args::dims)?);
-    Ok(vec![ifftn(a.input("x")?, s.as_deref(), Some(dim.as_deref().unwrap_or(&[-2, -1])), Norm::of(a)?)?])
+    let s = a.maybe("s", Args::sizes)?;
+    Ok(vec![ifft2(a.input("x")?, s.as_deref(), lines::two_axes(a)?, Norm::of(a)?)?])
 }

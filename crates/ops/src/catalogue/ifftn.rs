@@ -13,6 +13,7 @@ use crate::prelude::*;
 /// Those of [`ifft`](super::ifft); `InvalidArgument` if an axis is named twice, or `s` and `dim`
 /// do not match.
 pub fn ifftn<V: Value>(x: &V, s: Option<&[usize]>, dim: Option<&[isize]>, norm: Norm) -> Result<V> {
+    autocast!("ifftn", x => ifftn(x, s, dim, norm));
     let shape = lines::without_pairs("ifftn", x.shape())?;
     let axes = lines::axes_and_sizes("ifftn", &shape, s, dim)?;
     axes.iter().rev().try_fold(x.clone(), |x, &(axis, n)| {

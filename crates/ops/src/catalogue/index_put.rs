@@ -9,8 +9,8 @@ use crate::prelude::*;
 use crate::value::broadcast;
 
 /// A copy of `x` in which the part that the items name is `values`, which is broadcast to it; or,
-/// if `accumulate`, to which they are added. An element that another one overwrote gets the gradient
-/// of their place, as in PyTorch.
+/// if `accumulate`, to which they are added. An element that another one overwrote gets the
+/// gradient of their place, as in PyTorch.
 ///
 /// # Errors
 /// Those of [`index`](fn@super::index); `ShapeMismatch` if the values do not broadcast to the

@@ -14,6 +14,7 @@ use crate::prelude::*;
 /// `ShapeMismatch` if the last axis does not hold pairs; `InvalidArgument` if there is no such axis
 /// or the length is 0; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
 pub fn irfft<V: Value>(x: &V, n: Option<usize>, dim: isize, norm: Norm) -> Result<V> {
+    autocast!("irfft", x => irfft(x, n, dim, norm));
     let axis = lines::without_pairs("irfft", x.shape())?.axis("irfft", dim)?;
     lines::inverse_real("irfft", x, axis, n, norm)
 }

@@ -4,7 +4,8 @@ use super::fourier::{Direction, Norm, lines};
 use crate::prelude::*;
 
 /// The transforms of [`irfft`](super::irfft) along the axes `dim`, one after the other, of the
-/// complex numbers `x` [.., 2], pairs (re, im) along the last axis, which `dim` does not count. The last axis named becomes real, and has 2 (m - 1) elements unless `s` says how many.
+/// complex numbers `x` [.., 2], pairs (re, im) along the last axis, which `dim` does not count. The
+/// last axis named becomes real, and has 2 (m - 1) elements unless `s` says how many.
 ///
 /// `s`: the lengths, one for each axis. Without `dim`, the last axes, as many as `s` has, or all.
 /// `norm`: the factor of the result.
@@ -13,6 +14,7 @@ use crate::prelude::*;
 /// Those of [`irfft`](super::irfft); `InvalidArgument` if an axis is named twice, or `s` and `dim`
 /// do not match.
 pub fn irfftn<V: Value>(x: &V, s: Option<&[usize]>, dim: Option<&[isize]>, norm: Norm) -> Result<V> {
+    autocast!("irfftn", x => irfftn(x, s, dim, norm));
     let shape = lines::without_pairs("irfftn", x.shape())?;
     let axes = lines::axes_and_sizes("irfftn", &shape, s, dim)?;
     let ((last, n), others) = axes.split_last().expect("an axis at least");

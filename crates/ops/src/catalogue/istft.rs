@@ -8,10 +8,10 @@ use super::unfold::Patches;
 use super::{div, expand, fold, irfft, mul, narrow, reshape, square, transpose};
 use crate::prelude::*;
 
-/// The signal \[l\] or [n, l] whose short-time transform with these frames is `x`
-/// [frequencies, windows, 2] or [n, frequencies, windows, 2]: the windows are transformed back,
-/// multiplied by the window function, added up, and divided by the sum of its squares. Of spectra of
-/// two sides only the first n_fft / 2 + 1 frequencies are read.
+/// The signal \[l\] or [n, l] whose short-time transform with these frames is `x` [frequencies,
+/// windows, 2] or [n, frequencies, windows, 2]: the windows are transformed back, multiplied by the
+/// window function, added up, and divided by the sum of its squares. Of spectra of two sides only
+/// the first n_fft / 2 + 1 frequencies are read.
 ///
 /// `length`: of the signal, which is cut or filled with zeros. Where no window is, or only zeros of
 /// the window function, the result is NaN; PyTorch refuses such windows.

@@ -5,8 +5,8 @@ use super::{argsort, gather, narrow, sum};
 use crate::prelude::*;
 
 /// The `k`-th smallest element of `x` along `dim`, counted from 1, and its index (i64): (values,
-/// indices). Of equal elements the first counts as smaller; NaN is the largest. The gradient goes to
-/// the element at the index.
+/// indices). Of equal elements the first counts as smaller; NaN is the largest. The gradient goes
+/// to the element at the index.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or it has fewer than `k` elements, or `k` is 0;

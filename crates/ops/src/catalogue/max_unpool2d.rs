@@ -18,6 +18,7 @@ pub fn max_unpool2d<V: Value>(
     padding: &[usize],
     output_size: Option<&[usize]>,
 ) -> Result<V> {
+    autocast!("max_unpool2d", x => max_unpool2d(x, indices, kernel_size, stride, padding, output_size));
     unpool::run("max_unpool2d", 2, [x, indices], [kernel_size, stride, padding], output_size)
 }
 

@@ -18,6 +18,7 @@ pub fn max_unpool3d<V: Value>(
     padding: &[usize],
     output_size: Option<&[usize]>,
 ) -> Result<V> {
+    autocast!("max_unpool3d", x => max_unpool3d(x, indices, kernel_size, stride, padding, output_size));
     unpool::run("max_unpool3d", 3, [x, indices], [kernel_size, stride, padding], output_size)
 }
 

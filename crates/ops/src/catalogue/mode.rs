@@ -7,8 +7,8 @@ use super::gather::at_least_1d;
 use super::{add, argmax, concat, doubling, gather, kthvalue, maximum, narrow, ne, sort, sub, sum, view, where_};
 use crate::prelude::*;
 
-/// The most frequent element of `x` along `dim`, and the index (i64) of the last one that equals it:
-/// (values, indices). The gradient goes to the element at the index.
+/// The most frequent element of `x` along `dim`, and the index (i64) of the last one that equals
+/// it: (values, indices). The gradient goes to the element at the index.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or it is empty; `OutOfMemory`.

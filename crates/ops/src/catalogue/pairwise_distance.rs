@@ -3,8 +3,8 @@
 use super::{cdist, unsqueeze};
 use crate::prelude::*;
 
-/// The `p`-norm of x - y + eps over the last axis of the broadcast operands, which stays with size 1
-/// if `keepdim`.
+/// The `p`-norm of x - y + eps over the last axis of the broadcast operands, which stays with size
+/// 1 if `keepdim`.
 ///
 /// # Errors
 /// `ShapeMismatch`; `InvalidArgument` if p is negative or NaN; `DTypeMismatch`; `DeviceMismatch`;

@@ -8,8 +8,8 @@ use crate::prelude::*;
 /// x: [n, k]   result: [n (n - 1) / 2]
 ///
 /// # Errors
-/// `ShapeMismatch` if x is not a matrix; `InvalidArgument` if p is negative or NaN; `DTypeMismatch`;
-/// `OutOfMemory`.
+/// `ShapeMismatch` if x is not a matrix; `InvalidArgument` if p is negative or NaN;
+/// `DTypeMismatch`; `OutOfMemory`.
 pub fn pdist<V: Value>(x: &V, p: f64) -> Result<V> {
     let [n, _] = x.shape()[..] else {
         return Err(Error::shape(format!("pdist: shape {}; it must be a matrix", x.shape())));

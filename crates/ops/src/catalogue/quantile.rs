@@ -135,13 +135,14 @@ fn wide_run<V: Value>(
 }
 
 /// The quantiles of `x` along `dim`, or of all elements: for each of `q`, fractions in 0..=1, a
-/// number or a vector of the dtype of `x`, which is a first axis of the result then. NaN if there is
-/// any in a row.
+/// number or a vector of the dtype of `x`, which is a first axis of the result then. NaN if there
+/// is any in a row.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, it is empty, or a fraction is outside of 0..=1;
 /// `DTypeMismatch` if x is not of floats, or q of another dtype; `DeviceMismatch`; `OutOfMemory`.
 pub fn quantile<V: Value>(x: &V, q: &V, dim: Option<isize>, keepdim: bool, between: Between) -> Result<V> {
+    autocast!("quantile", x, q => quantile(x, q, dim, keepdim, between));
     run("quantile", x, q, dim, keepdim, between, false)
 }
 

@@ -26,9 +26,9 @@ pub fn repeat_interleave<V: Value>(x: &V, repeats: usize, dim: Option<isize>) ->
     reshape::to_shape(&wide, &view::resized(x.shape(), axis, x.shape()[axis] * repeats)?)
 }
 
-/// Every index `i` of axis `dim` of `x` `repeats[i]` times in a row; without `dim`, of the flattened
-/// tensor. The vector `repeats` of integers may have one element for all. It is read, so this
-/// synchronises with the device.
+/// Every index `i` of axis `dim` of `x` `repeats[i]` times in a row; without `dim`, of the
+/// flattened tensor. The vector `repeats` of integers may have one element for all. It is read, so
+/// this synchronises with the device.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis or a number is negative; `ShapeMismatch` if there are

@@ -13,6 +13,7 @@ use crate::prelude::*;
 /// `InvalidArgument` if there is no such axis or its length is 0; `ShapeMismatch` if x is a scalar;
 /// `DTypeMismatch` if x is not of floats; `OutOfMemory`.
 pub fn rfft<V: Value>(x: &V, n: Option<usize>, dim: isize, norm: Norm) -> Result<V> {
+    autocast!("rfft", x => rfft(x, n, dim, norm));
     lines::real("rfft", x, x.shape().axis("rfft", dim)?, n, norm)
 }
 

@@ -13,6 +13,7 @@ use crate::prelude::*;
 /// Those of [`rfft`](super::rfft); `InvalidArgument` if an axis is named twice, or `s` and `dim`
 /// do not match.
 pub fn rfftn<V: Value>(x: &V, s: Option<&[usize]>, dim: Option<&[isize]>, norm: Norm) -> Result<V> {
+    autocast!("rfftn", x => rfftn(x, s, dim, norm));
     let axes = lines::axes_and_sizes("rfftn", x.shape(), s, dim)?;
     let ((last, n), others) = axes.split_last().expect("an axis at least");
     let half = lines::real("rfftn", x, *last, *n, norm)?;

@@ -49,8 +49,8 @@ impl Reduce {
     }
 }
 
-/// A product or an extreme of operand 2 per index, operand 1 of the same shape, in a copy of operand
-/// 0.
+/// A product or an extreme of operand 2 per index, operand 1 of the same shape, in a copy of
+/// operand 0.
 #[derive(Clone, Copy, Debug)]
 struct ScatterReduce {
     how: Reduce,

@@ -3,8 +3,8 @@
 use super::{mean, std_};
 use crate::prelude::*;
 
-/// The standard deviation over `dims` (all axes if `None` or empty), with divisor max(0, N - correction), and
-/// the mean: (standard deviation, mean).
+/// The standard deviation over `dims` (all axes if `None` or empty), with divisor max(0, N -
+/// correction), and the mean: (standard deviation, mean).
 ///
 /// # Errors
 /// Those of [`std_`](fn@super::std_).

@@ -102,6 +102,7 @@ impl Frames {
 /// `InvalidArgument` if a length is 0, the window is longer than the transform, or the signal is
 /// shorter; `DTypeMismatch`; `OutOfMemory`.
 pub fn stft<V: Value>(x: &V, window: Option<&V>, frames: &Frames, pad_mode: Mode) -> Result<V> {
+    autocast!("stft", x; window => stft(x, window, frames, pad_mode));
     check_float("stft", x)?;
     frames.check("stft")?;
     let batch = match x.shape()[..] {

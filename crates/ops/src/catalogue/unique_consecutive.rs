@@ -4,8 +4,8 @@
 use super::unique::{self, Unique};
 use crate::prelude::*;
 
-/// The elements of `x`, flattened, or with `dim` the slices along that axis, without those that equal
-/// the one before them, in their order.
+/// The elements of `x`, flattened, or with `dim` the slices along that axis, without those that
+/// equal the one before them, in their order.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or the slices are empty and there are some;

@@ -71,8 +71,8 @@ methods! {
     /// The most frequent element of an axis, of several the smallest, and its last index (i64).
     fn mode, try_mode(dim: impl Integer, keepdim: bool) -> (Tensor<B>, Tensor<B>) =
         |x| op::mode(x, dim.to_isize(), keepdim);
-    /// The elements at the fractions `q`, a number or a vector, of the way through a sorted axis, or
-    /// through all elements.
+    /// The elements at the fractions `q`, a number or a vector, of the way through a sorted axis,
+    /// or through all elements.
     fn quantile, try_quantile(
         q: impl Operand<B>, dim: impl MaybeAxis, keepdim: bool, between: op::quantile::Between
     ) -> Tensor<B> = |x| q.with("quantile", x, |q| op::quantile(x, q, dim.axis(), keepdim, between));

@@ -35,7 +35,8 @@ methods! {
     /// A copy with the slices of an axis at the indices of a 1-d tensor replaced by those of `src`.
     fn index_copy, try_index_copy(dim: impl Integer, index: &Tensor<B>, src: &Tensor<B>) -> Tensor<B> =
         |x| op::index_copy(x, dim.to_isize(), index, src);
-    /// A copy with the slices of `src` reduced into those of an axis at the indices of a 1-d tensor.
+    /// A copy with the slices of `src` reduced into those of an axis at the indices of a 1-d
+    /// tensor.
     fn index_reduce, try_index_reduce(
         dim: impl Integer, index: &Tensor<B>, src: &Tensor<B>, reduce: op::scatter_reduce::Reduce, include_self: bool
     ) -> Tensor<B> = |x| op::index_reduce(x, dim.to_isize(), index, src, reduce, include_self);
@@ -72,7 +73,8 @@ methods! {
     fn nonzero, try_nonzero() -> Tensor<B> = |x| op::nonzero(x);
     /// 1 at the index of the class in a new last axis, 0 elsewhere, of i64.
     fn one_hot, try_one_hot(num_classes: usize) -> Tensor<B> = |x| op::one_hot(x, num_classes);
-    /// The rows of `weight` [rows, columns] that bags of these indices name, reduced: [bags, columns].
+    /// The rows of `weight` [rows, columns] that bags of these indices name, reduced: [bags,
+    /// columns].
     fn embedding_bag, try_embedding_bag(
         weight: &Tensor<B>, bags: op::embedding_bag::Bags<'_, Tensor<B>>
     ) -> Tensor<B> = |x| op::embedding_bag(x, weight, bags);
@@ -96,14 +98,14 @@ methods! {
     /// The distinct values, sorted; the index of each element's value among them; the count of
     /// each.
     fn unique, try_unique(dim: impl MaybeAxis) -> op::unique::Unique<Tensor<B>> = |x| op::unique(x, dim.axis());
-    /// The elements, or slices of an axis, that differ from the one before them; for each element its
-    /// place among them; the count of each.
+    /// The elements, or slices of an axis, that differ from the one before them; for each element
+    /// its place among them; the count of each.
     fn unique_consecutive, try_unique_consecutive(dim: impl MaybeAxis) -> op::unique::Unique<Tensor<B>> =
         |x| op::unique_consecutive(x, dim.axis());
     /// The coordinates of these row-major positions in a tensor of this shape, one tensor per axis.
     fn unravel_index, try_unravel_index(shape: &[usize]) -> Vec<Tensor<B>> = |x| op::unravel_index(x, shape);
-    /// How many elements lie in each of `bins` parts of `min..=max`, or of the range of the elements
-    /// if both are 0.
+    /// How many elements lie in each of `bins` parts of `min..=max`, or of the range of the
+    /// elements if both are 0.
     fn histc, try_histc(bins: usize, min: f64, max: f64) -> Tensor<B> = |x| op::histc(x, bins, min, max);
     /// The sum of the `weights` of the elements that are 0, 1, ..
     fn bincount_weighted, try_bincount_weighted(weights: &Tensor<B>, min_length: usize) -> Tensor<B> =

@@ -50,7 +50,8 @@ fn round(net: Net, begin: &[f64], numbers: impl Fn(usize, usize) -> usize) -> Ve
             let to = (from + k) % n;
             let time = take(numbers(from, to));
             *free += time;
-            // Its last byte leaves then; the receiver takes bytes as they come, if its link is free.
+            // Its last byte leaves then; the receiver takes bytes as they come, if its link is
+            // free.
             receiver[to] = (receiver[to] + time).max(*free + net.latency);
         }
     }

@@ -30,5 +30,8 @@ fn the_table_has_a_line_for_each_op_and_knows_views_from_work() {
         assert_eq!(cell(op), want, "{op}");
     }
     assert!(cell("multi_head_attention").starts_with("composed of "));
-    assert!(!table.contains("fails") && !table.contains("unsupported"), "{table}");
+    assert!(!table.contains("fails"), "{table}");
+    // Devices without f64 say so in its rows.
+    let mut others = table.lines().filter(|line| !line.starts_with("| f64 "));
+    assert!(others.all(|line| !line.contains("unsupported")), "{table}");
 }

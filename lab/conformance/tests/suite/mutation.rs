@@ -66,7 +66,8 @@ fn a_backend_that_writes_nothing_fails_every_case_that_does_not_expect_zeros() {
     let wants_zeros = |c: &&Case| c.outputs.iter().all(|o| o.tensor.to_f64_vec().iter().all(|v| *v == 0.0));
     let loose: Vec<&str> = silent.iter().filter(|c| !wants_zeros(c)).map(|c| c.op.as_str()).collect();
     assert!(loose.iter().all(|op| SILENT.contains(op)), "{loose:?}");
-    assert!(said.len() * 20 >= all.len() * 19, "{} of {}", said.len(), all.len());
+    // Conditions that are false and indices that are 0 are zeros, too.
+    assert!(said.len() * 16 >= all.len() * 15, "{} of {}", said.len(), all.len());
     assert_eq!(survived(&said, &Twist::lazy()), Vec::<String>::new());
 }
 
@@ -89,8 +90,10 @@ fn ops_with_silent_cases_are_right_to_the_usual_tolerance() {
 #[test]
 fn a_backend_that_moves_memory_but_computes_nothing_fails_all_but_views() {
     let idle = device(Twist::idle());
-    // A view is layout arithmetic: no backend work to skip, unless the view is differentiated.
-    for c in cases().iter().filter(|c| refuses_zeros(c)) {
+    // A view is layout arithmetic: no backend work to skip, unless the view is differentiated. Where
+    // an operand is empty, the result may be a copy of the other.
+    let has_work = |c: &&Case| refuses_zeros(c) && c.inputs.iter().all(|i| i.tensor.shape().numel() > 0);
+    for c in cases().iter().filter(has_work) {
         if support::<Any>(c, &Device::reference()) != Support::View {
             assert_ne!(run::<Mutant>(c, &idle), Outcome::Passed, "{}", c.id);
         }

@@ -1,71 +1,10 @@
 //! Arithmetic on columns. Inactive lanes are computed too, and not stored.
 
 use super::matrix::{narrowed, tf32};
+use super::numbers::*;
 use super::{Fault, Group, Mask, Warp, full};
 use crate::inst::*;
 use half::f16;
-
-/// The NaN that f32 arithmetic returns.
-const NAN: u32 = 0x7fff_ffff;
-
-fn f(bits: u32) -> f32 {
-    f32::from_bits(bits)
-}
-fn bits(x: f32) -> u32 {
-    if x.is_nan() { NAN } else { x.to_bits() }
-}
-/// 2^x, rounded to nearest: a device is within two units in the last place. Subnormal results
-/// are 0.
-fn exp2(x: f32) -> f32 {
-    let (x, least) = (f64::from(x), f64::from(f32::MIN_POSITIVE));
-    let whole = x.clamp(-200.0, 200.0).floor();
-    let t = (x - whole) * std::f64::consts::LN_2;
-    let (mut power, mut term) = (1.0, 1.0);
-    for n in 1..24 {
-        term *= t / f64::from(n);
-        power += term;
-    }
-    let all = power * 2f64.powi(whole as i32);
-    match x {
-        x if x > 130.0 => f32::INFINITY,
-        x if x < -126.0 || all < least => 0.0,
-        _ => all as f32,
-    }
-}
-/// Wrong by a unit in the last place, now and then in either direction, as `v_sqrt_f32` may be.
-fn near_root(x: f32) -> f32 {
-    let root = x.sqrt();
-    match x.to_bits() % 3 {
-        _ if !(1e-19..1e19).contains(&root) => root,
-        0 => root,
-        1 => root.next_up(),
-        _ => root.next_down(),
-    }
-}
-/// Right in its first 29 bits or so, as `v_sqrt_f64` is.
-fn near_root64(x: f64) -> f64 {
-    let root = x.sqrt();
-    if root.is_finite() && root > 0.0 {
-        f64::from_bits(root.to_bits() ^ (x.to_bits() >> 7 & 0xff_ffff))
-    } else {
-        root
-    }
-}
-/// What an integer is where a float has none, on devices that leave it open.
-const OPEN: u32 = 0x5bad_c0de;
-/// Floats above the first and below the second, cut, are integers of a type.
-type Range = (f64, f64);
-const SIGNED32: Range = (-2_147_483_649.0, 2_147_483_648.0);
-const UNSIGNED32: Range = (-1.0, 4_294_967_296.0);
-// Below -2^63 the next one is far away.
-const SIGNED64: Range = (-9_223_372_036_854_777_856.0, 9_223_372_036_854_775_808.0);
-const UNSIGNED64: Range = (-1.0, 18_446_744_073_709_551_616.0);
-fn fits(x: f64, (above, below): Range) -> bool {
-    x > above && x < below
-}
-fn d(bits: u64) -> f64 {
-    f64::from_bits(bits)
-}
 
 impl<const L: usize> Warp<L> {
     #[inline(always)]

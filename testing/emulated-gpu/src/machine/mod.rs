@@ -8,6 +8,7 @@ mod compute;
 mod groups;
 mod matrix;
 mod memory;
+mod numbers;
 mod shared;
 mod signal;
 pub mod tensor;

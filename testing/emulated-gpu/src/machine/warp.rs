@@ -1,4 +1,5 @@
-//! A warp (a wave, in AMD's words): 32 or 64 lanes that execute in step while they are at the same instruction.
+//! A warp (a wave, in AMD's words): 32 or 64 lanes that execute in step while they are at the same
+//! instruction.
 //!
 //! Where lanes diverge, each part is a path with its own program counter. The path that is furthest
 //! behind runs first, and paths that meet at a label merge; so lanes that diverge in a branch or a

@@ -1,7 +1,7 @@
 //! Memory that workgroups on several threads share: raw bytes, accessed by relaxed atomics, as on a
 //! device.
 
-#![allow(clippy::len_without_is_empty, reason = "nobody asks whether there are no bytes")]
+#![allow(clippy::len_without_is_empty, reason = "memory without bytes is never asked for")]
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;

@@ -140,7 +140,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Numbers of 128 bits are only there to be products of two of 64, and to lose their lower half.
+    /// Numbers of 128 bits are only there to be products of two of 64, and to lose their lower
+    /// half.
     fn high(&mut self, name: &str, op: &str, [a, b]: [&str; 2]) -> Result<(), String> {
         let named = match (op, self.names.named(a)?) {
             ("mul", Named::Extended(signed, x)) => match self.names.named(b)? {

@@ -5,9 +5,9 @@
 //! grows line by line.
 
 use super::run::RunDir;
-use super::worker::Worker;
 use crate::args::{Model, TrainDigits};
 use crate::command::eval::result;
+use crate::command::worker::Worker;
 use crate::metrics::Metrics;
 use crate::network::{Network, TEST_PART, describe};
 use crate::plot::digit_sheet;
@@ -55,10 +55,8 @@ pub fn run(args: &TrainDigits, worker: &Worker, out: &mut dyn Write) -> Result<V
 
     let file = run_dir.file("metrics.jsonl");
     let label = "cross entropy, log scale (train: smoothed)";
-    let mut metrics = match worker.is_first() {
-        true => Some(Metrics::open(&file, run_dir.checkpoint.as_ref(), label)?),
-        false => None,
-    };
+    let open = || Metrics::open(&file, run_dir.checkpoint.as_ref(), label);
+    let mut metrics = worker.is_first().then(open).transpose()?;
     let quiet = args.run.quiet || !worker.is_first();
     let mut progress = Progress::new(steps, epochs as u64, SAMPLES, quiet);
     let mut trainer = Trainer::new(

@@ -5,16 +5,15 @@ mod digits;
 mod run;
 #[cfg(feature = "tokenizers")]
 mod text;
-mod worker;
 
 use crate::args::{Train, What};
 #[cfg(not(feature = "tokenizers"))]
 use crate::command::without_tokenizers::text;
+#[cfg(not(feature = "tokenizers"))]
+use crate::command::worker::Worker;
 use elinvar::Result;
 use elinvar_cli_support::Verdict;
 use std::io::Write;
-#[cfg(not(feature = "tokenizers"))]
-pub use worker::Worker;
 
 /// Trains, saves and tells.
 pub fn run(args: &Train, out: &mut dyn Write) -> Result<Verdict> {

@@ -4,10 +4,10 @@
 //! anywhere, drawn by the seed. An epoch is a tenth of the steps.
 
 use super::run::RunDir;
-use super::worker::Worker;
 use crate::args::TrainText;
 use crate::command::eval::hash as print_hash;
 use crate::command::generate::{sampler, write_on};
+use crate::command::worker::Worker;
 use crate::metrics::Metrics;
 use crate::progress::{Progress, TOKENS, Watch};
 use elinvar::nn::data::{BpeOptions, Text, Tokenize, Tokenizer};

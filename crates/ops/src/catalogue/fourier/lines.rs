@@ -42,6 +42,15 @@ pub(in crate::catalogue) fn axes_and_sizes(
     }
 }
 
+/// The attribute dim of a transform over two axes, by default the last two.
+pub(in crate::catalogue) fn two_axes<V: Value>(a: &Args<V>) -> Result<[isize; 2]> {
+    match a.maybe("dim", Args::dims)?.as_deref() {
+        None => Ok([-2, -1]),
+        Some(&[first, second]) => Ok([first, second]),
+        Some(other) => Err(Error::argument(format!("{}: axes {other:?}; there must be two", a.op))),
+    }
+}
+
 /// The shape without the axis of pairs.
 pub(in crate::catalogue) fn without_pairs(op: &str, shape: &Shape) -> Result<Shape> {
     match &shape[..] {
