@@ -60,7 +60,7 @@ impl<const L: usize> Warp<L> {
         let mut warp = Warp {
             narrow: vec![[0xdead_beef; L]; program.narrow],
             wide: vec![[0xdead_beef_dead_beef; L]; program.wide],
-            predicates: vec![0x5555_5555_5555_5555; program.predicates],
+            predicates: vec![0x5555_5555_5555_5555 & full(L); program.predicates],
             here: Path { at: 0, mask: all },
             others: Vec::new(),
             live: all,
@@ -79,7 +79,7 @@ impl<const L: usize> Warp<L> {
             warp.wide[column as usize] = [bits; L];
         }
         for &(column, value) in &program.constants1 {
-            warp.predicates[column as usize] = if value { Mask::MAX } else { 0 };
+            warp.predicates[column as usize] = if value { full(L) } else { 0 };
         }
         for p in &program.params {
             let mut bytes = [0; 8];

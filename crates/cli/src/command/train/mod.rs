@@ -10,7 +10,7 @@ use crate::args::{Train, What};
 #[cfg(not(feature = "tokenizers"))]
 use crate::command::without_tokenizers::text;
 #[cfg(not(feature = "tokenizers"))]
-use crate::command::worker::Worker;
+use crate::command::worker;
 use elinvar::Result;
 use elinvar_cli_support::Verdict;
 use std::io::Write;
