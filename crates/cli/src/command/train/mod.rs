@@ -9,7 +9,6 @@ mod text;
 use crate::args::{Train, What};
 #[cfg(not(feature = "tokenizers"))]
 use crate::command::without_tokenizers::text;
-#[cfg(not(feature = "tokenizers"))]
 use crate::command::worker;
 use elinvar::Result;
 use elinvar_cli_support::Verdict;
