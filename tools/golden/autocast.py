@@ -71,6 +71,7 @@ ROWS = {
     **{op: lambda t, f=getattr(torch.fft, op): torch.view_as_real(f(t(4, 4))) for op in ("rfft", "rfft2", "rfftn")},
     **{op: lambda t, f=getattr(torch.fft, op): f(t(4, 4)) for op in ("irfft", "irfft2", "irfftn")},
     "stft": lambda t: torch.view_as_real(torch.stft(t(16), 8, window=t(8), return_complex=True)),
+    "istft": lambda t: torch.istft(torch.complex(t(5, 4).float(), t(5, 4).float()), 8, window=t(8).float() + 1),
     "quantile": lambda t: torch.quantile(t(5), 0.3),
     "nanquantile": lambda t: torch.nanquantile(t(5), 0.3),
     "cdist": lambda t: torch.cdist(t(3, 2), t(4, 2)),

@@ -35,7 +35,6 @@ pub(crate) struct Row {
 /// Runs all steps.
 pub fn test() -> ExitCode {
     vulkan::install();
-    web::install();
     // The programs take longest to build, and tests often leave a core idle.
     let programs = Beside::start(&mut crate::cargo(&program::BUILD));
     let mut rows = Vec::new();

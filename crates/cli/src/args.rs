@@ -130,8 +130,9 @@ pub struct Run {
     pub device: String,
     /// Parts of a batch, whose gradients are added in a tree [default: 1]
     ///
-    /// A power of two, from the number of workers on. The weights depend on it, and not on how many
-    /// workers there are.
+    /// A power of two, from the number of workers on.
+    ///
+    /// The weights depend on it, and not on how many workers there are.
     #[arg(long, value_name = "G")]
     pub shards: Option<Shards>,
     /// Decides the split of the data, the first weights and the order of the batches [default: 0]

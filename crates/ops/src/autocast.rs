@@ -83,6 +83,7 @@ pub const TABLE: &[(&str, Rule)] = &[
     ("irfft2", Rule::Single),
     ("irfftn", Rule::Single),
     ("stft", Rule::Single),
+    ("istft", Rule::Single),
     ("quantile", Rule::Single),
     ("nanquantile", Rule::Single),
     ("cdist", Rule::Single),

@@ -21,6 +21,7 @@ use crate::prelude::*;
 /// `InvalidArgument` if a length is 0, or windows are further apart than they are long;
 /// `DTypeMismatch`; `OutOfMemory`.
 pub fn istft<V: Value>(x: &V, window: Option<&V>, frames: &Frames, length: Option<usize>) -> Result<V> {
+    autocast!("istft", x; window => istft(x, window, frames, length));
     check_pairs("istft", x)?;
     frames.check("istft")?;
     let n_fft = frames.n_fft;

@@ -8,7 +8,6 @@ use crate::prelude::*;
 /// # Errors
 /// Those of [`quantile`](fn@super::quantile).
 pub fn nanquantile<V: Value>(x: &V, q: &V, dim: Option<isize>, keepdim: bool, between: Between) -> Result<V> {
-    autocast!("nanquantile", x, q => nanquantile(x, q, dim, keepdim, between));
     quantile::run("nanquantile", x, q, dim, keepdim, between, true)
 }
 

@@ -57,6 +57,7 @@ pub(super) fn run<V: Value>(
     between: Between,
     skip_nan: bool,
 ) -> Result<V> {
+    autocast!(op, x, q => run(op, x, q, dim, keepdim, between, skip_nan));
     let wide = x.dtype().compute();
     if !x.dtype().is_float() || (q.dtype() != x.dtype() && q.dtype() != wide) || q.shape().rank() > 1 {
         return Err(Error::dtype(format!(
@@ -142,7 +143,6 @@ fn wide_run<V: Value>(
 /// `InvalidArgument` if there is no such axis, it is empty, or a fraction is outside of 0..=1;
 /// `DTypeMismatch` if x is not of floats, or q of another dtype; `DeviceMismatch`; `OutOfMemory`.
 pub fn quantile<V: Value>(x: &V, q: &V, dim: Option<isize>, keepdim: bool, between: Between) -> Result<V> {
-    autocast!("quantile", x, q => quantile(x, q, dim, keepdim, between));
     run("quantile", x, q, dim, keepdim, between, false)
 }
 
