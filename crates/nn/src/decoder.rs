@@ -1,9 +1,9 @@
 //! `Decoder`: one token after another by a step that is recorded once.
 //!
 //! Decoding a token is some ten small kernels in each layer, and starting them takes longer than
-//! running them. A recorded step has fixed sizes: so keys and values have room for a number of
-//! tokens from the beginning, rows behind the last token are masked, and where the next one goes is
-//! a number in device memory. The step gives the token's own rows, which are written behind it.
+//! running them. A recorded step has fixed sizes: so keys and values have the capacity of a number
+//! of tokens from the beginning, rows behind the last token are masked, and where the next one goes
+//! is a number in device memory. The step gives the token's own rows, which are written behind it.
 //!
 //! How it can be wrong: the recording reads the rows where they were when it was made. If they
 //! move, because something else holds them, the [`Graph`] sees that and records again.
@@ -27,7 +27,7 @@ use std::sync::{Arc, PoisonError};
 /// the model.
 ///
 /// Logits have the bits of [`CausalLm::advance`] with a cache, but that a result of zero may have
-/// the other sign: a masked key adds 0. A step reads all the room that there is, so ask for no more
+/// the other sign: a masked key adds 0. A step reads the whole capacity, so ask for no more
 /// than is needed. The model must be in evaluation mode: a step that draws random numbers cannot be
 /// recorded.
 ///
@@ -48,12 +48,12 @@ use std::sync::{Arc, PoisonError};
 /// ```
 pub struct Decoder<B: Backend, M> {
     model: Arc<M>,
-    room: usize,
+    capacity: usize,
     /// Tokens that were read.
     len: usize,
     /// Tokens that there are, once some were read.
     vocabulary: usize,
-    /// Keys and values of all layers, [layers, 2, b, j, room, d]; none before the first tokens.
+    /// Keys and values of all layers, [layers, 2, b, j, capacity, d]; none before the first tokens.
     rows: Option<Arc<Buffer<B>>>,
     step: Option<Graph<B>>,
     /// Are there rows behind the last token, of others that were forgotten?
@@ -84,17 +84,25 @@ fn layers<B: Backend>(rows: &Tensor<B>, len: usize) -> Result<Vec<[Tensor<B>; 2]
 }
 
 impl<B: Backend, M: CausalLm<B, State = KvCache<B>> + Send + Sync + 'static> Decoder<B, M> {
-    /// With room for this many tokens.
+    /// With the capacity of this many tokens.
     ///
     /// # Errors
     /// `InvalidArgument` if that is none, or more than the model's context.
-    pub fn new(model: Arc<M>, room: usize) -> Result<Self> {
+    pub fn new(model: Arc<M>, capacity: usize) -> Result<Self> {
         match model.context() {
-            _ if room == 0 => Err(Error::argument("decoder: room for no tokens")),
-            Some(context) if room > context => Err(Error::argument(format!(
-                "decoder: room for {room} tokens, and the model has {context} positions"
+            _ if capacity == 0 => Err(Error::argument("decoder: a capacity of no tokens")),
+            Some(context) if capacity > context => Err(Error::argument(format!(
+                "decoder: a capacity of {capacity} tokens, and the model has {context} positions"
             ))),
-            _ => Ok(Decoder { model, room, len: 0, vocabulary: 0, rows: None, step: None, is_stale: false }),
+            _ => Ok(Decoder {
+                model,
+                capacity,
+                len: 0,
+                vocabulary: 0,
+                rows: None,
+                step: None,
+                is_stale: false,
+            }),
         }
     }
     /// The number of tokens that were read.
@@ -122,9 +130,9 @@ impl<B: Backend, M: CausalLm<B, State = KvCache<B>> + Send + Sync + 'static> Dec
     /// ids: [b, t]   y: [b, vocabulary]
     ///
     /// # Errors
-    /// `InvalidArgument` if there is no room, or a token is not in the vocabulary; `ShapeMismatch`
-    /// if sequences differ in length, or are not as many as before; what the device reports.
-    /// Nothing was read then.
+    /// `InvalidArgument` if the capacity is exceeded, or a token is not in the vocabulary;
+    /// `ShapeMismatch` if sequences differ in length, or are not as many as before; what the device
+    /// reports. Nothing was read then.
     pub fn read(&mut self, ids: &[&[i64]]) -> Result<Tensor<B>> {
         let (b, t) = (ids.len(), ids.first().map_or(0, |ids| ids.len()));
         if let Some(other) = ids.iter().find(|ids| ids.len() != t) {
@@ -133,10 +141,10 @@ impl<B: Backend, M: CausalLm<B, State = KvCache<B>> + Send + Sync + 'static> Dec
                 other.len()
             )));
         }
-        if t > self.room - self.len {
-            let (len, room) = (self.len, self.room);
+        if t > self.capacity - self.len {
+            let (len, capacity) = (self.len, self.capacity);
             return Err(Error::argument(format!(
-                "decoder: {t} tokens after {len}, and there is room for {room}"
+                "decoder: {t} tokens after {len}, and the capacity is {capacity}"
             )));
         }
         let (logits, new) = match &self.rows {
@@ -181,15 +189,15 @@ impl<B: Backend, M: CausalLm<B, State = KvCache<B>> + Send + Sync + 'static> Dec
             let n = own.len();
             try_run(|| Tensor::from_vec(own, [n], &self.model.device()))
         };
-        let (x, at) = (ranged(ids.concat(), self.vocabulary)?, ranged(vec![self.len as i64], self.room)?);
+        let (x, at) = (ranged(ids.concat(), self.vocabulary)?, ranged(vec![self.len as i64], self.capacity)?);
         let step = match self.step.take() {
             Some(step) => step,
             None => {
-                let (model, room, b) = (self.model.clone(), self.room, ids.len());
+                let (model, capacity, b) = (self.model.clone(), self.capacity, ids.len());
                 Graph::record(&[&x, &at], move |x| {
                     no_grad(|| {
                         let at = op::narrow(&x[1], 0, 0, 1)?;
-                        let mut state = KvCache::with_room(layers(&rows.get(), room)?, at)?;
+                        let mut state = KvCache::with_capacity(layers(&rows.get(), capacity)?, at)?;
                         let ids = op::unsqueeze(&op::narrow(&x[0], 0, 0, b)?, 1)?;
                         let logits = model.advance(&ids, &mut state);
                         Ok(vec![logits, joined(&state.into_new())?])
@@ -210,7 +218,7 @@ impl<B: Backend, M: CausalLm<B, State = KvCache<B>> + Send + Sync + 'static> Dec
             old.dims()[..4] != new.dims()[..4] || old.device() != new.device() || old.dtype() != new.dtype()
         };
         let mut sizes = new.dims().to_vec();
-        sizes[4] = self.room;
+        sizes[4] = self.capacity;
         let zeros = || Array::full(new.device(), &Shape::new(&sizes)?, 0i64.into(), new.dtype());
         let is_new = self.rows.as_ref().is_none_or(is_other);
         if is_new {
@@ -222,9 +230,9 @@ impl<B: Backend, M: CausalLm<B, State = KvCache<B>> + Send + Sync + 'static> Dec
         all.own()?;
         if self.is_stale && !is_new {
             // 0 times what is infinite there would be NaN.
-            let rest = all.layout().slice(4, self.len, self.room - self.len, 1);
+            let rest = all.layout().slice(4, self.len, self.capacity - self.len, 1);
             let zeros = zeros()?;
-            let zeros = zeros.with_layout(zeros.layout().slice(4, self.len, self.room - self.len, 1));
+            let zeros = zeros.with_layout(zeros.layout().slice(4, self.len, self.capacity - self.len, 1));
             all.write(&rest, &zeros)?;
         }
         self.is_stale = false;
@@ -235,13 +243,13 @@ impl<B: Backend, M: CausalLm<B, State = KvCache<B>> + Send + Sync + 'static> Dec
 
 impl<B: Backend, M> fmt::Debug for Decoder<B, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Decoder({} of {} tokens)", self.len, self.room)
+        write!(f, "Decoder({} of {} tokens)", self.len, self.capacity)
     }
 }
 
 /// [`generate`](crate::generate::generate) by a [`Decoder`]: each token but the prompt by a step
-/// that is recorded once and replayed. There is room for prompt and new tokens, in whole blocks of
-/// attention, or for the context.
+/// that is recorded once and replayed. There is capacity for prompt and new tokens, in whole blocks
+/// of attention, or for the context.
 ///
 /// # Errors
 /// As [`generate`](crate::generate::generate); `Unsupported` if the model's step cannot be
@@ -257,8 +265,9 @@ where
     M: CausalLm<B, State = KvCache<B>> + Send + Sync + 'static,
 {
     let all = prompt.len().saturating_add(limits.max_new_tokens).max(1);
-    let room = all.checked_next_multiple_of(ATTENTION_BLOCK).unwrap_or(all);
-    let mut decoder = Decoder::new(model.clone(), model.context().map_or(room, |context| context.min(room)))?;
+    let capacity = all.checked_next_multiple_of(ATTENTION_BLOCK).unwrap_or(all);
+    let mut decoder =
+        Decoder::new(model.clone(), model.context().map_or(capacity, |context| context.min(capacity)))?;
     write_on(&**model, prompt, limits, sampler, on_token, &mut |ids, is_first| {
         if is_first {
             decoder.reset();

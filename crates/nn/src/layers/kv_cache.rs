@@ -20,23 +20,23 @@ use elinvar_tensor::Tensor;
 /// Keys and values of each layer, [b, j, s, d] with s the number of tokens so far.
 #[derive(Clone, Debug)]
 pub struct KvCache<B: Backend> {
-    /// Those up to the last one that has any; there may be room for more.
+    /// Those up to the last one that has any; there may be capacity for more.
     layers: Vec<Option<[Tensor<B>; 2]>>,
     /// How many layers there are.
     count: usize,
     /// Of a step that is recorded.
-    room: Option<Room<B>>,
+    fixed: Option<FixedCapacity<B>>,
 }
 
 /// What a cache of fixed size has besides its rows. A recorded step has one size for all tokens, so
 /// the rows are there from the beginning, and those that were not written yet are masked.
 #[derive(Clone, Debug)]
-struct Room<B: Backend> {
+struct FixedCapacity<B: Backend> {
     /// The number of tokens so far: where the next one goes. \[1\] of i64.
     at: Tensor<B>,
-    /// Is it this row? [room, 1]
+    /// Is it this row? [capacity, 1]
     here: Tensor<B>,
-    /// Is the row seen by the next token? \[room\]
+    /// Is the row seen by the next token? \[capacity\]
     seen: Tensor<B>,
     /// What was appended to each layer, [b, j, 1, d].
     new: Vec<[Tensor<B>; 2]>,
@@ -45,19 +45,19 @@ struct Room<B: Backend> {
 impl<B: Backend> KvCache<B> {
     /// An empty cache for this many layers.
     pub fn new(layers: usize) -> Self {
-        KvCache { layers: vec![], count: layers, room: None }
+        KvCache { layers: vec![], count: layers, fixed: None }
     }
     /// A cache of these rows.
     pub(crate) fn of(layers: Vec<[Tensor<B>; 2]>) -> Self {
-        KvCache { count: layers.len(), layers: layers.into_iter().map(Some).collect(), room: None }
+        KvCache { count: layers.len(), layers: layers.into_iter().map(Some).collect(), fixed: None }
     }
     /// A cache of fixed size, for one more token: `layers` have rows that are written up to `at`.
-    pub(crate) fn with_room(layers: Vec<[Tensor<B>; 2]>, at: Tensor<B>) -> Result<Self> {
+    pub(crate) fn with_capacity(layers: Vec<[Tensor<B>; 2]>, at: Tensor<B>) -> Result<Self> {
         let rows = layers.first().map_or(0, |[k, _]| k.dims()[2]);
         let all = places::<B>(0, rows, at.device());
         let here = op::unsqueeze(&op::eq(&all, &at)?, 1)?;
         let seen = op::le(&all, &at)?;
-        Ok(KvCache { room: Some(Room { at, here, seen, new: vec![] }), ..KvCache::of(layers) })
+        Ok(KvCache { fixed: Some(FixedCapacity { at, here, seen, new: vec![] }), ..KvCache::of(layers) })
     }
     /// The rows of each layer, if all have some.
     pub(crate) fn into_layers(self) -> Option<Vec<[Tensor<B>; 2]>> {
@@ -65,19 +65,19 @@ impl<B: Backend> KvCache<B> {
     }
     /// What a step of fixed size has appended to each layer.
     pub(crate) fn into_new(self) -> Vec<[Tensor<B>; 2]> {
-        self.room.map_or_else(Vec::new, |room| room.new)
+        self.fixed.map_or_else(Vec::new, |fixed| fixed.new)
     }
     /// The positions of the next `t` tokens, after `past` ones: [t] of i64.
     pub(crate) fn places(&self, past: usize, t: usize, device: &B::Device) -> Tensor<B> {
-        self.room.as_ref().map_or_else(|| places(past, t, device), |room| room.at.clone())
+        self.fixed.as_ref().map_or_else(|| places(past, t, device), |fixed| fixed.at.clone())
     }
     /// Rows of each layer, if their number is fixed; and the position of the next token.
     pub(crate) fn fixed(&self) -> Option<(usize, &Tensor<B>)> {
-        self.room.as_ref().map(|room| (room.seen.dims()[0], &room.at))
+        self.fixed.as_ref().map(|fixed| (fixed.seen.dims()[0], &fixed.at))
     }
     /// Which rows the next token sees, if their number is fixed.
     pub(crate) fn seen(&self) -> Option<Tensor<B>> {
-        self.room.as_ref().map(|room| room.seen.clone())
+        self.fixed.as_ref().map(|fixed| fixed.seen.clone())
     }
     /// Number of tokens that are cached in all layers.
     pub fn len(&self) -> usize {
@@ -117,9 +117,9 @@ impl<B: Backend> KvCache<B> {
             self.layers.resize(layer + 1, None);
         }
         let slot = &mut self.layers[layer];
-        if let (Some(room), Some([old_k, old_v])) = (&mut self.room, slot.as_ref()) {
-            let all = [op::where_(&room.here, k, old_k)?, op::where_(&room.here, v, old_v)?];
-            room.new.push([k.clone(), v.clone()]);
+        if let (Some(fixed), Some([old_k, old_v])) = (&mut self.fixed, slot.as_ref()) {
+            let all = [op::where_(&fixed.here, k, old_k)?, op::where_(&fixed.here, v, old_v)?];
+            fixed.new.push([k.clone(), v.clone()]);
             return Ok(all);
         }
         let all = match slot.as_ref() {
@@ -146,7 +146,7 @@ impl<B: Backend> KvCache<B> {
     }
     /// Truncates all layers to the shortest, after an aborted pass; returns that length.
     pub(crate) fn settle(&mut self) -> usize {
-        if self.room.is_some() {
+        if self.fixed.is_some() {
             // The host does not know how many there are.
             return 0;
         }

@@ -247,12 +247,12 @@ fn a_decoder_has_the_bits_of_the_cache() {
 fn what_a_decoder_refuses() {
     let model =
         Arc::new(Gpt2::<B>::new(Gpt2Config::new(1, 2, 8, 16, 11), &mut Generator::new(2), &D).unwrap());
-    let new = |room| Decoder::new(model.clone(), room).map(drop).unwrap_err().message().to_owned();
-    assert_eq!(new(0), "decoder: room for no tokens");
-    assert_eq!(new(17), "decoder: room for 17 tokens, and the model has 16 positions");
+    let new = |capacity| Decoder::new(model.clone(), capacity).map(drop).unwrap_err().message().to_owned();
+    assert_eq!(new(0), "decoder: a capacity of no tokens");
+    assert_eq!(new(17), "decoder: a capacity of 17 tokens, and the model has 16 positions");
     let mut decoder = Decoder::new(model.clone(), 4).unwrap();
     let mut fail = |ids: &[&[i64]]| decoder.read(ids).unwrap_err().message().to_owned();
-    assert_eq!(fail(&[&[1; 5]]), "decoder: 5 tokens after 0, and there is room for 4");
+    assert_eq!(fail(&[&[1; 5]]), "decoder: 5 tokens after 0, and the capacity is 4");
     assert_eq!(fail(&[&[1], &[1, 2]]), "decoder: sequences of 1 and 2 tokens; they should be of one length");
     assert!(fail(&[&[]]).contains("sequences of no tokens") && !fail(&[]).is_empty());
     assert!(fail(&[&[11]]).starts_with("embedding: "));

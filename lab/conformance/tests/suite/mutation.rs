@@ -90,8 +90,8 @@ fn ops_with_silent_cases_are_right_to_the_usual_tolerance() {
 #[test]
 fn a_backend_that_moves_memory_but_computes_nothing_fails_all_but_views() {
     let idle = device(Twist::idle());
-    // A view is layout arithmetic: no backend work to skip, unless the view is differentiated. Where
-    // an operand is empty, or a mask false throughout, the result may be a copy of another.
+    // A view is layout arithmetic: no backend work to skip, unless the view is differentiated.
+    // Where an operand is empty, or a mask false throughout, the result may be a copy of another.
     let is_something = |x: &HostTensor| {
         x.shape().numel() > 0 && (x.dtype() != DType::Bool || x.to_f64_vec().iter().any(|v| *v != 0.0))
     };
