@@ -3,7 +3,7 @@
 use super::{concat, logical_xor, narrow, sub};
 use crate::prelude::*;
 
-/// x[i + 1] - x[i] along `dim`, `n` times; of bool: do they differ? First `prepend` and `append`
+/// `x[i + 1] - x[i]` along `dim`, `n` times; of bool: do they differ? First `prepend` and `append`
 /// are put before and behind `x`.
 ///
 /// # Errors

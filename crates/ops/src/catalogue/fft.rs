@@ -3,7 +3,7 @@
 use super::fourier::{Direction, Norm, lines};
 use crate::prelude::*;
 
-/// X[k] = sum over j of x[j] exp(-2 pi i j k / n), along axis `dim` of the complex numbers
+/// `X[k] = sum over j of x[j] exp(-2 pi i j k / n)`, along axis `dim` of the complex numbers
 /// `x` [.., n, 2], whose last axis holds pairs (re, im) and is not counted by `dim`.
 ///
 /// `n`: the axis is cut, or filled with zeros, to this length. `norm`: the factor of the result.

@@ -4,10 +4,10 @@ use super::fourier::{Norm, lines};
 use super::fftn;
 use crate::prelude::*;
 
-/// [`fftn`](super::fftn) over two axes, by default the last two.
+/// [`fftn()`] over two axes, by default the last two.
 ///
 /// # Errors
-/// Those of [`fftn`](super::fftn).
+/// Those of [`fftn()`].
 pub fn fft2<V: Value>(x: &V, s: Option<&[usize]>, dim: [isize; 2], norm: Norm) -> Result<V> {
     autocast!("fft2", x => fft2(x, s, dim, norm));
     fftn(x, s, Some(&dim), norm)

@@ -3,14 +3,14 @@
 use super::fourier::{Direction, Norm, lines};
 use crate::prelude::*;
 
-/// The transforms of [`fft`](super::fft) along the axes `dim`, one after the other, of the
+/// The transforms of [`fft`](fn@super::fft) along the axes `dim`, one after the other, of the
 /// complex numbers `x` [.., 2], pairs (re, im) along the last axis, which `dim` does not count.
 ///
 /// `s`: the lengths, one for each axis. Without `dim`, the last axes, as many as `s` has, or all.
 /// `norm`: the factor of the result.
 ///
 /// # Errors
-/// Those of [`fft`](super::fft); `InvalidArgument` if an axis is named twice, or `s` and `dim`
+/// Those of [`fft`](fn@super::fft); `InvalidArgument` if an axis is named twice, or `s` and `dim`
 /// do not match.
 pub fn fftn<V: Value>(x: &V, s: Option<&[usize]>, dim: Option<&[isize]>, norm: Norm) -> Result<V> {
     autocast!("fftn", x => fftn(x, s, dim, norm));

@@ -4,10 +4,10 @@ use super::fourier::{Norm, lines};
 use super::ifftn;
 use crate::prelude::*;
 
-/// [`ifftn`](super::ifftn) over two axes, by default the last two.
+/// [`ifftn()`] over two axes, by default the last two.
 ///
 /// # Errors
-/// Those of [`ifftn`](super::ifftn).
+/// Those of [`ifftn()`].
 pub fn ifft2<V: Value>(x: &V, s: Option<&[usize]>, dim: [isize; 2], norm: Norm) -> Result<V> {
     autocast!("ifft2", x => ifft2(x, s, dim, norm));
     ifftn(x, s, Some(&dim), norm)

@@ -3,14 +3,14 @@
 use super::fourier::{Direction, Norm, lines};
 use crate::prelude::*;
 
-/// The transforms of [`ifft`](super::ifft) along the axes `dim`, one after the other, of the
+/// The transforms of [`ifft`](fn@super::ifft) along the axes `dim`, one after the other, of the
 /// complex numbers `x` [.., 2], pairs (re, im) along the last axis, which `dim` does not count.
 ///
 /// `s`: the lengths, one for each axis. Without `dim`, the last axes, as many as `s` has, or all.
 /// `norm`: the factor of the result.
 ///
 /// # Errors
-/// Those of [`ifft`](super::ifft); `InvalidArgument` if an axis is named twice, or `s` and `dim`
+/// Those of [`ifft`](fn@super::ifft); `InvalidArgument` if an axis is named twice, or `s` and `dim`
 /// do not match.
 pub fn ifftn<V: Value>(x: &V, s: Option<&[usize]>, dim: Option<&[isize]>, norm: Norm) -> Result<V> {
     autocast!("ifftn", x => ifftn(x, s, dim, norm));

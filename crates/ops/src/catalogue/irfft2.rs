@@ -4,10 +4,10 @@ use super::fourier::{Norm, lines};
 use super::irfftn;
 use crate::prelude::*;
 
-/// [`irfftn`](super::irfftn) over two axes, by default the last two.
+/// [`irfftn()`] over two axes, by default the last two.
 ///
 /// # Errors
-/// Those of [`irfftn`](super::irfftn).
+/// Those of [`irfftn()`].
 pub fn irfft2<V: Value>(x: &V, s: Option<&[usize]>, dim: [isize; 2], norm: Norm) -> Result<V> {
     autocast!("irfft2", x => irfft2(x, s, dim, norm));
     irfftn(x, s, Some(&dim), norm)

@@ -3,7 +3,7 @@
 use super::fourier::{Direction, Norm, lines};
 use crate::prelude::*;
 
-/// The transforms of [`irfft`](super::irfft) along the axes `dim`, one after the other, of the
+/// The transforms of [`irfft`](fn@super::irfft) along the axes `dim`, one after the other, of the
 /// complex numbers `x` [.., 2], pairs (re, im) along the last axis, which `dim` does not count. The
 /// last axis named becomes real, and has 2 (m - 1) elements unless `s` says how many.
 ///
@@ -11,8 +11,8 @@ use crate::prelude::*;
 /// `norm`: the factor of the result.
 ///
 /// # Errors
-/// Those of [`irfft`](super::irfft); `InvalidArgument` if an axis is named twice, or `s` and `dim`
-/// do not match.
+/// Those of [`irfft`](fn@super::irfft); `InvalidArgument` if an axis is named twice, or `s` and
+/// `dim` do not match.
 pub fn irfftn<V: Value>(x: &V, s: Option<&[usize]>, dim: Option<&[isize]>, norm: Norm) -> Result<V> {
     autocast!("irfftn", x => irfftn(x, s, dim, norm));
     let shape = lines::without_pairs("irfftn", x.shape())?;

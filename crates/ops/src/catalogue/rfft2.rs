@@ -4,10 +4,10 @@ use super::fourier::{Norm, lines};
 use super::rfftn;
 use crate::prelude::*;
 
-/// [`rfftn`](super::rfftn) over two axes, by default the last two.
+/// [`rfftn()`] over two axes, by default the last two.
 ///
 /// # Errors
-/// Those of [`rfftn`](super::rfftn).
+/// Those of [`rfftn()`].
 pub fn rfft2<V: Value>(x: &V, s: Option<&[usize]>, dim: [isize; 2], norm: Norm) -> Result<V> {
     autocast!("rfft2", x => rfft2(x, s, dim, norm));
     rfftn(x, s, Some(&dim), norm)

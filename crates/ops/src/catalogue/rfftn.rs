@@ -3,14 +3,14 @@
 use super::fourier::{Direction, Norm, lines};
 use crate::prelude::*;
 
-/// The transforms of [`rfft`](super::rfft) along the axes `dim`, one after the other, of the
+/// The transforms of [`rfft`](fn@super::rfft) along the axes `dim`, one after the other, of the
 /// real numbers `x`. Of the last axis named, the first n / 2 + 1 elements are given.
 ///
 /// `s`: the lengths, one for each axis. Without `dim`, the last axes, as many as `s` has, or all.
 /// `norm`: the factor of the result.
 ///
 /// # Errors
-/// Those of [`rfft`](super::rfft); `InvalidArgument` if an axis is named twice, or `s` and `dim`
+/// Those of [`rfft`](fn@super::rfft); `InvalidArgument` if an axis is named twice, or `s` and `dim`
 /// do not match.
 pub fn rfftn<V: Value>(x: &V, s: Option<&[usize]>, dim: Option<&[isize]>, norm: Norm) -> Result<V> {
     autocast!("rfftn", x => rfftn(x, s, dim, norm));

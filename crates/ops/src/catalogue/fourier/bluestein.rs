@@ -1,8 +1,8 @@
 //! Transforms of lengths with a large prime factor, as convolutions (Bluestein, "A linear filtering
 //! approach to the computation of discrete Fourier transform", 1970).
 //!
-//! With j k = (j^2 + k^2 - (k - j)^2) / 2, X[k] = c[k] sum over j of (x[j] c[j]) b[k - j], where
-//! c[j] = exp(-pi i j^2 / n) and b is its conjugate: a convolution, by transforms of a smooth
+//! With j k = (j^2 + k^2 - (k - j)^2) / 2, `X[k] = c[k] sum over j of (x[j] c[j]) b[k - j]`, where
+//! `c[j] = exp(-pi i j^2 / n)` and b is its conjugate: a convolution, by transforms of a smooth
 //! length m of at least 2 n - 1.
 
 use super::Direction;

@@ -3,7 +3,7 @@
 //!
 //! An even length n is the transform of n / 2 complex numbers, each made of two neighbours
 //! (Cooley, Lewis and Welch 1970): with E and O the spectra of the even and odd elements,
-//! Z = E + i O, X[k] = E[k] + exp(-2 pi i k / n) O[k].
+//! Z = E + i O, `X[k] = E[k] + exp(-2 pi i k / n) O[k]`.
 
 use super::Direction;
 use super::complex::{constant, first_radix, pairs, product, rest_as_pairs, shaped, twiddled};
@@ -89,7 +89,7 @@ fn conjugating<B: Backend>(x: &Array<B>) -> Result<Array<B>> {
     Array::from_f64s(x.device(), vec![1.0, -1.0], &[2], x.dtype())
 }
 
-/// x[k] + conj(x[m - k]) and x[k] - conj(x[m - k]), of [rows, m + 1, 2].
+/// `x[k] + conj(x[m - k])` and `x[k] - conj(x[m - k])`, of [rows, m + 1, 2].
 fn mirrored<B: Backend>(x: &Array<B>) -> Result<[Array<B>; 2]> {
     let (mirror, sign) = (flip(x, &[1])?, conjugating(x)?);
     let minus = mul(&sign, &x.scalar_like(-1.0)?)?;
