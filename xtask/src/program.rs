@@ -92,3 +92,15 @@ pub fn says_what_is_missing() -> Result<(), String> {
     }
     Ok(())
 }
+
+/// Is the program stripped, as the profile of releases asks? A package with a profile of its own is
+/// not. Known of ELF files, by the name of the section.
+pub fn is_stripped() -> Result<(), String> {
+    let path = built()?.join("elinvar").with_extension(env::consts::EXE_EXTENSION);
+    let bytes = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let symbols: &[u8] = b"\0.symtab\0";
+    match bytes.starts_with(b"\x7fELF") && bytes.windows(symbols.len()).any(|w| w == symbols) {
+        true => Err(format!("{} has its symbols, in {} bytes", path.display(), bytes.len())),
+        false => Ok(()),
+    }
+}

@@ -30,8 +30,11 @@ mod params;
 #[allow(dead_code, reason = "some questions are those of drivers that are features, or of some systems")]
 mod probe;
 mod requirements;
+mod shared_queue;
 #[cfg(not(target_arch = "wasm32"))]
 mod streams;
+#[cfg(not(target_arch = "wasm32"))]
+mod submitted;
 #[cfg(not(target_arch = "wasm32"))]
 mod sys;
 mod touched;
@@ -241,26 +244,9 @@ impl<D: Driver> CallGraph<D> for Infallible {
     }
 }
 
-/// `Driver`'s `queue`, `after`, `receive` and `multiply` of a device with one queue, no way to
-/// other devices but by the host, and no library of its vendor's.
-macro_rules! one_queue {
-    () => {
-        fn queue(&self) -> Result<Option<Self>> {
-            Ok(None)
-        }
-        fn after(&self, _: &Self::Event) -> Result<()> {
-            // The order of the one queue.
-            Ok(())
-        }
-        fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
-            Ok(false)
-        }
-        fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
-            Ok(false)
-        }
-    };
-}
-pub(crate) use one_queue;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use shared_queue::pinned_transfers;
+pub(crate) use shared_queue::{one_queue, shared_queue};
 
 /// The device of a number among all that there are, of which there is one at least.
 ///

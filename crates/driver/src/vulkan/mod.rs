@@ -11,7 +11,7 @@ pub use sys::{
 };
 
 use crate::loop_limit::{Whole, cut_launches};
-use crate::{Driver, Info, Slice, VendorGemm, one_queue, probe};
+use crate::{Driver, Info, Slice, VendorGemm, one_queue, pinned_transfers, probe, shared_queue};
 use elinvar_core::ready::ready;
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
@@ -89,6 +89,8 @@ impl Driver for Vulkan {
 
     cut_launches!();
     one_queue!();
+    shared_queue!();
+    pinned_transfers!();
 
     fn list() -> Result<Vec<Info>> {
         Ok(sys::physical()?.into_iter().map(|p| p.info).collect())
@@ -116,47 +118,8 @@ impl Driver for Vulkan {
         device.info.max_loop_iterations = ready(probe::loop_limit(&device))?;
         Ok(device)
     }
-    fn info(&self) -> &Info {
-        &self.info
-    }
     fn record(&self) -> Result<Event> {
         self.shared.record().map(Event)
-    }
-    fn reached(&self, event: &Event) -> Result<bool> {
-        self.shared.reached(event.0)
-    }
-    fn wait_for(&self, event: &Event) -> Result<()> {
-        self.shared.wait_for(event.0)
-    }
-    fn allocate(&self, bytes: u64) -> Result<Memory> {
-        Memory::new(&self.shared, bytes)
-    }
-    fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
-        self.shared.queue().write(&self.shared, to, bytes)
-    }
-    fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
-        self.shared.queue().copy(&self.shared, from, to)
-    }
-    fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
-        self.shared.read(from, bytes)
-    }
-    fn pin(&self, bytes: usize) -> Result<PinnedMemory> {
-        PinnedMemory::new(&self.shared, bytes)
-    }
-    fn upload(&self, from: PinnedMemory, to: Slice<'_, Self>) -> Result<Transfer> {
-        self.shared.upload(from, to)
-    }
-    fn download(&self, from: Slice<'_, Self>, to: PinnedMemory) -> Result<Transfer> {
-        self.shared.download(from, to)
-    }
-    fn wait(&self) -> Result<()> {
-        self.shared.wait()
-    }
-    fn mark(&self) -> Result<Timestamp> {
-        Timestamp::new(&self.shared)
-    }
-    fn between(&self, from: &Timestamp, to: &Timestamp) -> Result<Duration> {
-        from.until(to)
     }
 }
 

@@ -25,7 +25,7 @@ pub use memory::{Memory, Transfer};
 pub use timestamp::Timestamp;
 
 use crate::loop_limit::{Whole, cut_launches};
-use crate::{Driver, Info, Slice, VendorGemm, one_queue, probe};
+use crate::{Driver, Info, Slice, VendorGemm, one_queue, probe, shared_queue};
 use device::{IN_BROWSER, Shared};
 use elinvar_core::ready::ready;
 use elinvar_core::{Error, ErrorKind, Result};
@@ -184,6 +184,7 @@ impl Driver for WebGpu {
 
     cut_launches!();
     one_queue!();
+    shared_queue!();
 
     fn list() -> Result<Vec<Info>> {
         if IN_BROWSER {
@@ -197,26 +198,8 @@ impl Driver for WebGpu {
         }
         ready(WebGpu::open_async(number))
     }
-    fn info(&self) -> &Info {
-        &self.info
-    }
     fn record(&self) -> Result<Event> {
         self.shared.submit().map(Event)
-    }
-    fn reached(&self, event: &Event) -> Result<bool> {
-        self.shared.reached(event.0)
-    }
-    fn wait_for(&self, event: &Event) -> Result<()> {
-        self.shared.wait_for(event.0)
-    }
-    fn allocate(&self, bytes: u64) -> Result<Memory> {
-        Memory::new(&self.shared, bytes)
-    }
-    fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
-        self.shared.queue().write(&self.shared, to, bytes)
-    }
-    fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()> {
-        self.shared.queue().copy(&self.shared, from, to)
     }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         let from = Slice { len: bytes.len() as u64, ..from };
@@ -233,15 +216,6 @@ impl Driver for WebGpu {
     fn download(&self, from: Slice<'_, Self>, to: Vec<u8>) -> Result<Transfer> {
         assert!(from.len <= to.len() as u64, "what is copied fits");
         Transfer::of(&self.shared, from, to)
-    }
-    fn wait(&self) -> Result<()> {
-        self.shared.wait()
-    }
-    fn mark(&self) -> Result<Timestamp> {
-        Timestamp::new(&self.shared)
-    }
-    fn between(&self, from: &Timestamp, to: &Timestamp) -> Result<Duration> {
-        from.until(to)
     }
 }
 

@@ -8,6 +8,7 @@ use super::api::Buffer;
 use super::shared::Shared;
 use crate::Slice;
 use crate::metal::Metal;
+use crate::submitted::Submitted;
 use elinvar_core::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
@@ -64,30 +65,14 @@ impl fmt::Debug for PinnedMemory {
     }
 }
 
-/// A copy that is under way, and its submission.
-#[derive(Debug)]
-pub struct Transfer {
-    /// It is taken out when the copy is done.
-    memory: Option<PinnedMemory>,
-    number: u64,
-}
-
-impl crate::PendingCopy<PinnedMemory> for Transfer {
-    fn wait(mut self) -> Result<PinnedMemory> {
-        let memory = self.memory.as_ref().expect("it is taken out here alone");
-        memory.shared.wait_for(self.number)?;
-        Ok(self.memory.take().expect("it is there"))
+impl Submitted for PinnedMemory {
+    fn wait_for(&self, submission: u64) -> Result<()> {
+        self.shared.wait_for(submission)
     }
 }
 
-impl Drop for Transfer {
-    fn drop(&mut self) {
-        if let Some(memory) = &self.memory {
-            // If waiting fails, the device is lost, and copies nothing any more.
-            let _ = memory.shared.wait_for(self.number);
-        }
-    }
-}
+/// A copy that is under way.
+pub type Transfer = crate::submitted::Transfer<PinnedMemory>;
 
 impl Shared {
     /// Copies as many bytes as the target has from pinned memory.
@@ -98,7 +83,7 @@ impl Shared {
         assert!(to.len <= from.bytes as u64, "what is copied is there");
         from.is_of(self)?;
         let number = self.queue().upload(&from, to)?;
-        Ok(Transfer { memory: Some(from), number })
+        Ok(Transfer::new(from, number))
     }
     /// Copies memory to pinned memory.
     ///
@@ -108,6 +93,6 @@ impl Shared {
         assert!(from.len <= to.bytes as u64, "what is copied fits");
         to.is_of(self)?;
         let number = self.queue().download(from, &to)?;
-        Ok(Transfer { memory: Some(to), number })
+        Ok(Transfer::new(to, number))
     }
 }

@@ -6,6 +6,7 @@
 use super::device::Shared;
 use super::memory::Chunk;
 use crate::Slice;
+use crate::submitted::Submitted;
 use crate::vulkan::Vulkan;
 use elinvar_core::{Error, Result};
 use std::fmt;
@@ -66,30 +67,14 @@ impl Drop for PinnedMemory {
     }
 }
 
-/// A copy that is under way, and its submission.
-#[derive(Debug)]
-pub struct Transfer {
-    /// It is taken out when the copy is done.
-    memory: Option<PinnedMemory>,
-    number: u64,
-}
-
-impl crate::PendingCopy<PinnedMemory> for Transfer {
-    fn wait(mut self) -> Result<PinnedMemory> {
-        let memory = self.memory.as_ref().expect("it is taken out here alone");
-        memory.shared.wait_for(self.number)?;
-        Ok(self.memory.take().expect("it is there"))
+impl Submitted for PinnedMemory {
+    fn wait_for(&self, submission: u64) -> Result<()> {
+        self.shared.wait_for(submission)
     }
 }
 
-impl Drop for Transfer {
-    fn drop(&mut self) {
-        if let Some(memory) = &self.memory {
-            // If waiting fails, the device is lost, and copies nothing any more.
-            let _ = memory.shared.wait_for(self.number);
-        }
-    }
-}
+/// A copy that is under way.
+pub type Transfer = crate::submitted::Transfer<PinnedMemory>;
 
 impl Shared {
     /// Copies as many bytes as the target has from pinned memory.
@@ -103,7 +88,7 @@ impl Shared {
             0 => 0,
             _ => self.queue().upload_from(self, &from.chunk, to)?,
         };
-        Ok(Transfer { memory: Some(from), number })
+        Ok(Transfer::new(from, number))
     }
     /// Copies memory to pinned memory.
     ///
@@ -116,6 +101,6 @@ impl Shared {
             0 => 0,
             _ => self.queue().download_to(self, from, &to.chunk)?,
         };
-        Ok(Transfer { memory: Some(to), number })
+        Ok(Transfer::new(to, number))
     }
 }
