@@ -4,7 +4,7 @@
 use super::Direction;
 use crate::lane::Lane;
 use std::collections::HashMap;
-use std::f64::consts::PI;
+use std::f64::consts::{FRAC_1_SQRT_2, PI};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// cos and sin of 2 pi k / n, for k < n. The angle is reduced to an eighth of a turn in whole
@@ -25,8 +25,13 @@ pub fn root_of_unity(k: usize, n: usize) -> [f64; 2] {
     if steep {
         (a, b) = (b - 4 * a, 4 * b);
     }
-    let angle = 2.0 * PI * a as f64 / b as f64;
-    let [mut cos, mut sin] = [Lane::cos(angle), Lane::sin(angle)];
+    // Half a quarter is no reflection of another angle: the functions' errors would be seen.
+    let [mut cos, mut sin] = if 8 * a == b {
+        [FRAC_1_SQRT_2; 2]
+    } else {
+        let angle = 2.0 * PI * a as f64 / b as f64;
+        [Lane::cos(angle), Lane::sin(angle)]
+    };
     if steep {
         (cos, sin) = (sin, cos);
     }
@@ -179,7 +184,7 @@ mod tests {
     #[test]
     fn eighths_are_exact_and_the_rest_is_symmetric() {
         let half = root_of_unity(1, 8);
-        assert_eq!(half[0], half[1]);
+        assert_eq!(half, [FRAC_1_SQRT_2; 2]);
         assert_eq!(
             [root_of_unity(0, 8), root_of_unity(2, 8), root_of_unity(4, 8), root_of_unity(6, 8)],
             [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]
