@@ -25,7 +25,7 @@ pub fn root_of_unity(k: usize, n: usize) -> [f64; 2] {
     if steep {
         (a, b) = (b - 4 * a, 4 * b);
     }
-    // Half a quarter is no reflection of another angle: the functions' errors would be seen.
+    // Sine and cosine of an eighth are one number, which both functions may miss by an ulp.
     let [mut cos, mut sin] = if 8 * a == b {
         [FRAC_1_SQRT_2; 2]
     } else {
