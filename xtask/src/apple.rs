@@ -25,6 +25,7 @@ const CHECKS: [&[&str]; 2] = [
         "elinvar",
         "--package",
         "elinvar-cli",
+        "--package",
         "elinvar-cli-commands",
         "--package",
         "elinvar-lab",

@@ -1,8 +1,8 @@
 //! Copy and cast: `y[i] = x[i]`, in row-major order, as another or the same dtype; transposes
 //! through shared memory.
 //!
-//! Floats round once to nearest even. From f64 to a 16-bit float the conversion goes through f32,
-//! and from i64 through f64, so those steps round to odd: what they cut off stays visible in the
+//! Floats round once to nearest even. From f64 and from integers to a float of 16 or 8 bits the
+//! conversion goes through f32, so that step rounds to odd: what it cuts off stays visible in the
 //! last bit, and the last step sees on which side of a tie it is.
 
 use super::indexing::{self, Axes};
@@ -114,9 +114,8 @@ impl Cast {
         }
         match (self.from, self.to) {
             (DType::F64, storage!(DType)) => odd_f32(v),
-            (DType::I64, storage!(DType)) => odd_f32(odd_f64(v)),
-            // Every i32 is an f64.
-            (DType::I32, storage!(DType)) => odd_f32(v.to(Scalar::F64)),
+            (DType::I64, storage!(DType)) => odd_f32_of_integer(v, &[20, 10, 5, 5]),
+            (DType::I32, storage!(DType)) => odd_f32_of_integer(v, &[8]),
             // A byte is the low eight bits of an integer; a float saturates at its ends.
             (_, DType::U8) if v.scalar().is_float() => {
                 let top = v.builder().float(v.scalar(), 255.0);
@@ -144,12 +143,20 @@ fn odd_f32(x: Val<'_>) -> Val<'_> {
     exact.select(near, odd.bitcast(Scalar::F32))
 }
 
-/// The neighbour of an i64 among the f64 whose last bit is odd; the same number if it is an f64.
-fn odd_f64(x: Val<'_>) -> Val<'_> {
-    let k = x.builder();
-    let big = x.compare(Compare::Gt, k.int(Scalar::I64, 1 << 53)) | x.lt(k.int(Scalar::I64, -(1 << 53)));
-    // Cutting 10 bits off leaves 53 and a sign.
-    let rest = (x & 1023).compare(Compare::Ne, k.int(Scalar::I64, 0)).to(Scalar::I64);
-    let cut = (x.binary(Binary::Shr, k.int(Scalar::I64, 10)) | rest).to(Scalar::F64);
-    big.select(cut * k.float(Scalar::F64, 1024.0), x.to(Scalar::F64))
+/// An integer as an f32 whose last bit is odd where bits were cut off; the same number if it has at
+/// most 24 bits. `cuts` are numbers of bits that are cut off in turn, each but the last one only
+/// of what keeps 24: at least 16 remain, more than a 16-bit float and its tie have. (f64 would need
+/// one cut less, but not every device has it.)
+fn odd_f32_of_integer<'k>(x: Val<'k>, cuts: &[u32]) -> Val<'k> {
+    let (k, s) = (x.builder(), x.scalar());
+    let mut cut = (x, k.float(Scalar::F32, 1.0));
+    for (i, &bits) in cuts.iter().enumerate() {
+        let kept = if i + 1 < cuts.len() { 24 + bits } else { 24 };
+        let big = cut.0.compare(Compare::Gt, k.int(s, (1 << kept) - 1)) | cut.0.lt(k.int(s, -(1 << kept)));
+        let rest = (cut.0 & ((1 << bits) - 1)).compare(Compare::Ne, k.int(s, 0)).to(s);
+        let high = cut.0.binary(Binary::Shr, k.int(s, i64::from(bits))) | rest;
+        let scale = cut.1 * k.float(Scalar::F32, f64::from(1u32 << bits));
+        cut = (big.select(high, cut.0), big.select(scale, cut.1));
+    }
+    cut.0.to(Scalar::F32) * cut.1
 }
