@@ -135,6 +135,11 @@ pub struct Run {
     /// The weights depend on it, and not on how many workers there are.
     #[arg(long, value_name = "G")]
     pub shards: Option<Shards>,
+    /// Each of several workers has the optimiser's states of a share of the weights (ZeRO-1)
+    ///
+    /// The weights have the same bits, and the run goes on with or without it.
+    #[arg(long)]
+    pub zero1: bool,
     /// Decides the split of the data, the first weights and the order of the batches [default: 0]
     #[arg(long)]
     pub seed: Option<u64>,

@@ -70,6 +70,8 @@ fn one_hash_for_any_number_of_workers() {
             assert!(file("many") == file("alone"), "{name} differs");
         }
     }
+    let zero = [&["launch", "-n", "3", "--"][..], &train(&["--quiet", "--zero1", "--out", "zero"])].concat();
+    assert_eq!(hash(&program(&zero, dir.path()).output().unwrap()), want, "parted states");
     // Devices of one process.
     let args = train(&["--quiet", "--out", "devices", "--device", "cpu,cpu,cpu"]);
     assert_eq!(hash(&program(&args, dir.path()).output().unwrap()), want);

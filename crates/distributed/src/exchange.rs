@@ -3,7 +3,7 @@
 use crate::element::{Element, Number, add, elements};
 use crate::message::{HEAD, Head};
 use crate::transport::Transport;
-use crate::tree::{Node, Runs, TreeSum, part};
+use crate::tree::{Node, Runs, TreeSum};
 use elinvar_core::Result;
 use std::ops::Range;
 use std::time::Instant;
@@ -101,11 +101,15 @@ pub fn sum_of<T: Number>(
     Ok(sum.root(|a, b| Ok(add(a, b)))?.unwrap_or_default())
 }
 
-pub fn gather_parts<T: Element>(all: &mut Exchange<'_>, x: &[T], n: usize, size: usize) -> Result<Vec<T>> {
+/// The elements of all workers as one vector, of which each has those of `of`.
+pub fn gather_parts<T: Element>(
+    all: &mut Exchange<'_>,
+    x: &[T],
+    of: impl Fn(usize) -> Range<usize>,
+) -> Result<Vec<T>> {
     let rank = all.rank;
-    let bytes = |worker: usize| part(n, size, worker).len() * size_of::<T>();
-    let got = all.exchange(|_| x.as_bytes().to_vec(), bytes)?;
-    let mut y = Vec::with_capacity(n);
+    let got = all.exchange(|_| x.as_bytes().to_vec(), |worker| of(worker).len() * size_of::<T>())?;
+    let mut y = Vec::with_capacity(of(all.size - 1).end);
     for (worker, bytes) in got.iter().enumerate() {
         if worker == rank { y.extend_from_slice(x) } else { y.extend(elements::<T>(bytes)) }
     }

@@ -7,7 +7,7 @@ use elinvar_core::{DType, Error, Result};
 use std::fmt;
 
 /// The first bytes of each message: the format, and its version.
-const MAGIC: [u8; 4] = *b"elv2";
+const MAGIC: [u8; 4] = *b"elv3";
 /// Bytes of a head.
 pub const HEAD: usize = 40;
 
@@ -27,15 +27,18 @@ pub enum Kind {
     Barrier,
     /// Something that must be equal everywhere.
     Agree,
+    /// What each has, for one.
+    Gather,
 }
 
-const KINDS: [(Kind, &str); 6] = [
+const KINDS: [(Kind, &str); 7] = [
     (Kind::AllReduce, "all_reduce"),
     (Kind::ReduceScatter, "reduce_scatter"),
     (Kind::AllGather, "all_gather"),
     (Kind::Broadcast, "broadcast"),
     (Kind::Barrier, "barrier"),
     (Kind::Agree, "agree"),
+    (Kind::Gather, "gather"),
 ];
 
 /// A call, which all workers make alike.
@@ -63,9 +66,16 @@ impl fmt::Display for Call {
             }
             Kind::AllGather => write!(f, "{name} of {count} {dtype}"),
             Kind::Broadcast => write!(f, "{name} of {count} {dtype} of worker {with}"),
+            Kind::Gather => write!(f, "{name} of {count} {dtype} for worker {with}"),
             Kind::Barrier | Kind::Agree => f.write_str(name),
         }
     }
+}
+
+/// Tells shapes of one size apart, and cuts of one vector.
+pub fn digest(all: &[usize]) -> u64 {
+    let seed = all.len() as u64 + 1;
+    all.iter().fold(seed, |h, n| (h ^ *n as u64).wrapping_mul(0x0100_0000_01b3).rotate_left(23))
 }
 
 /// A head.
@@ -125,7 +135,7 @@ impl Head {
         let reshaped = Call { shape: self.call.shape, ..theirs.call };
         if theirs != self && (Head { call: reshaped, ..theirs }) == self {
             return Err(Error::shape(format!(
-                "distributed: worker {peer} calls {} with a tensor of another shape than this one; all workers must have the same",
+                "distributed: worker {peer} calls {} with a tensor of another shape than this one, or cut elsewhere; all workers must have the same",
                 theirs.call
             )));
         }

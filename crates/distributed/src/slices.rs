@@ -80,13 +80,7 @@ impl Group {
         bytes: &mut [u8],
         root: usize,
     ) -> Result<()> {
-        if root >= self.size {
-            return Err(Error::argument(format!(
-                "distributed: broadcast of worker {root}; the last of {} is {}",
-                self.size,
-                self.size - 1
-            )));
-        }
+        self.is_worker("broadcast", root)?;
         let call = Call { kind: Kind::Broadcast, dtype, count: count as u64, with: root as u64, shape };
         let rank = self.rank;
         self.call(call, |all| {
@@ -106,6 +100,16 @@ impl Group {
             }
             Ok(())
         })
+    }
+    pub(crate) fn is_worker(&self, call: &str, root: usize) -> Result<()> {
+        if root < self.size {
+            return Ok(());
+        }
+        Err(Error::argument(format!(
+            "distributed: {call} of worker {root}; the last of {} is {}",
+            self.size,
+            self.size - 1
+        )))
     }
     /// The elements of all workers, one after the other; each has as many.
     ///
@@ -190,10 +194,15 @@ impl Group {
             )));
         }
         let call = Call { kind: Kind::AllGather, dtype: T::DTYPE, count: n as u64, with: 1, shape: 0 };
-        self.call(call, |all| gather_parts(all, x, n, size))
+        self.call(call, |all| gather_parts(all, x, |worker| part(n, size, worker)))
     }
 
-    fn checked<T>(&self, runs: Runs, sums: TreeSum<Vec<T>>, n: usize) -> Result<Vec<(Node, Vec<T>)>> {
+    pub(crate) fn checked<T>(
+        &self,
+        runs: Runs,
+        sums: TreeSum<Vec<T>>,
+        n: usize,
+    ) -> Result<Vec<(Node, Vec<T>)>> {
         let nodes = sums.into_nodes();
         let fits =
             nodes.iter().map(|x| x.0).eq(runs.nodes(self.rank)) && nodes.iter().all(|x| x.1.len() == n);
@@ -223,7 +232,7 @@ impl Group {
             }
             let size = all.size;
             let mine = sum_of(all, runs, mine, |worker| part(n, size, worker))?;
-            gather_parts(all, &mine, n, size)
+            gather_parts(all, &mine, |worker| part(n, size, worker))
         })
     }
     /// The part of `rows` rows of `width` numbers that is this worker's.

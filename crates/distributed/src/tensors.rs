@@ -4,6 +4,7 @@
 //! its own.
 
 use crate::Group;
+use crate::message::digest;
 use crate::tree::Runs;
 use elinvar_core::{DType, Error, HostData, HostTensor, Result, Shape};
 use elinvar_ops::Backend;
@@ -45,7 +46,7 @@ impl Group {
             return x.detach().try_reshape(shape);
         }
         let bytes = x.to_host()?.data().to_le_bytes();
-        let all = self.gathered(x.dtype(), x.numel(), digest(x.shape()), &bytes)?;
+        let all = self.gathered(x.dtype(), x.numel(), digest(x.dims()), &bytes)?;
         Tensor::from_host(HostTensor::new(shape, HostData::from_le_bytes(x.dtype(), &all)?)?, x.device())
     }
     /// The tensor of `root`, for all; the others give one of the same shape and dtype.
@@ -57,7 +58,7 @@ impl Group {
         let mine = self.rank() == root;
         let mut bytes =
             if mine && self.size() > 1 { x.to_host()?.data().to_le_bytes() } else { vec![0; size] };
-        self.bytes_of_root(x.dtype(), x.numel(), digest(x.shape()), &mut bytes, root)?;
+        self.bytes_of_root(x.dtype(), x.numel(), digest(x.dims()), &mut bytes, root)?;
         if mine {
             return Ok(x.detach());
         }
@@ -85,7 +86,7 @@ impl Group {
         if self.size() == 1 {
             return Ok(x.detach());
         }
-        let digest = digest(x.shape());
+        let digest = digest(x.dims());
         macro_rules! sum {
             ($v:expr) => {{
                 let (runs, mine) = (Runs::one_each(self.size()), self.own($v.to_vec()));
@@ -106,10 +107,4 @@ impl Group {
         let sum = Tensor::<B>::from_host(sum, x.device())?;
         Ok(Tensor::from_array(sum.array().cast(x.dtype())?))
     }
-}
-
-/// Tells shapes of one size apart.
-fn digest(shape: &Shape) -> u64 {
-    let seed = shape.rank() as u64 + 1;
-    shape.dims().iter().fold(seed, |h, n| (h ^ *n as u64).wrapping_mul(0x0100_0000_01b3).rotate_left(23))
 }

@@ -1,7 +1,7 @@
 //! Groups of threads: bits that do not depend on the number of workers, and calls that do not fit.
 
 use elinvar_core::{ErrorKind, Result};
-use elinvar_distributed::{Group, Runs, TreeSum};
+use elinvar_distributed::{Group, Runs, Shares, TreeSum};
 use std::thread;
 use std::time::Duration;
 
@@ -57,6 +57,16 @@ fn sums_of_shards_do_not_depend_on_the_number_of_workers() {
                 let part = g.reduce_scatter_shards(runs, sums(runs, g.rank(), n), n).unwrap();
                 assert_eq!(bits(&part), bits(&y[g.part(n, g.rank())]));
                 assert_eq!(bits(&g.all_gather_parts(&part, n).unwrap()), bits(&y));
+                // The last worker has half of all, the first one nothing.
+                let lengths = (0..workers).map(|w| match w {
+                    0 if workers > 1 => 0,
+                    w if w + 1 == workers => n - n / 2 * usize::from(workers > 2),
+                    w => Shares::balanced(&vec![1; n / 2], workers - 2).of(w - 1).len(),
+                });
+                let shares = Shares::of_lengths(lengths);
+                let share = g.reduce_scatter_shares(runs, sums(runs, g.rank(), n), &shares).unwrap();
+                assert_eq!(bits(&share), bits(&y[shares.of(g.rank())]));
+                assert_eq!(bits(&g.all_gather_shares(&share, &shares).unwrap()), bits(&y));
                 bits(&y)
             });
             assert!(got.iter().all(|y| *y == bits(&whole)), "{n} numbers, {workers} workers");
@@ -73,6 +83,12 @@ fn what_workers_have_goes_to_all() {
             g.barrier().unwrap();
             let all = g.all_gather_slice(&[me as i64, -1]).unwrap();
             assert_eq!(all, (0..workers as i64).flat_map(|r| [r, -1]).collect::<Vec<_>>());
+            let own = vec![me as u8; 3 * me];
+            let got = g.gather_bytes(own, workers - 1).unwrap();
+            assert_eq!(got.is_some(), me + 1 == workers);
+            for (w, bytes) in got.into_iter().flatten().enumerate() {
+                assert_eq!(bytes, vec![w as u8; 3 * w]);
+            }
             for root in 0..workers {
                 let mut x = [me as f64, 0.5];
                 g.broadcast_slice(&mut x, root).unwrap();

@@ -52,6 +52,8 @@ struct How<'a> {
     shards: Option<usize>,
     accumulate: Option<usize>,
     amp: Option<DType>,
+    /// The optimiser's states are parted.
+    zero1: bool,
     /// Worker 0 ends the run here.
     stop: Option<u64>,
     file: Option<&'a Path>,
@@ -74,6 +76,9 @@ fn train<B: Backend, M: Module<B>, S: Source<B>>(
         .group(group);
     if let Some(half) = how.amp {
         trainer = trainer.amp(half);
+    }
+    if how.zero1 {
+        trainer = trainer.zero1();
     }
     if let (Some(step), 0) = (how.stop, group.rank()) {
         trainer = trainer.callback(StopAt(step));
@@ -105,9 +110,9 @@ fn mlp<B: Backend>(group: &Group, how: How<'_>, device: &B::Device) -> Result<(S
     with_loader(&DigitsMlp::<B>::new(&mut Generator::new(1), device), 45, group, how, device)
 }
 
-fn cnn(group: &Group) -> Result<(String, Report)> {
+fn cnn(group: &Group, how: How<'_>) -> Result<(String, Report)> {
     let net = DigitsCnn::<Cpu>::new(&mut Generator::new(1), &cpu());
-    with_loader(&net, 29, group, How::default(), &cpu())
+    with_loader(&net, 29, group, how, &cpu())
 }
 
 /// Rows of the image as words, with dropout in attention and in both branches.
@@ -136,14 +141,14 @@ fn transformer(group: &Group) -> Result<(String, Report)> {
     with_loader(&net, 32, group, How::default(), &d)
 }
 
-fn text(group: &Group) -> Result<(String, Report)> {
+fn text(group: &Group, how: How<'_>) -> Result<(String, Report)> {
     let text = Text::new("to be or not to be, that is the question ".repeat(4))?;
     let chars = Chars::new(&text);
     let blocks = text.tokens(&chars)?.blocks_by(8, 1)?;
     let loader = Loader::new(Arc::new(blocks), 8)?.draw(24, 3)?;
     let config = Gpt2Config::new(1, 2, 16, 8, 32).dropout(0.1);
     let net: Gpt2<Cpu> = Gpt2::new(config, &mut Generator::new(1), &cpu())?;
-    train(&net, &loader, NextToken, group, How::default(), &cpu())
+    train(&net, &loader, NextToken, group, how, &cpu())
 }
 
 /// What every worker returns, by rank.
@@ -169,9 +174,65 @@ fn one_result(workers: &[usize], run: impl Fn(&Group) -> Result<(String, Report)
 #[test]
 fn any_number_of_workers_gives_one_result() {
     one_result(&[2, 3, 4, 8], |g| mlp::<Cpu>(g, How::default(), &cpu()));
-    one_result(&[2, 4], cnn);
+    one_result(&[2, 4], |g| cnn(g, How::default()));
     one_result(&[2, 4], transformer);
-    one_result(&[2, 3, 4], text);
+    one_result(&[2, 3, 4], |g| text(g, How::default()));
+}
+
+#[test]
+fn parted_states_give_the_same_result() {
+    let zero = How { zero1: true, ..How::default() };
+    let half = How { accumulate: Some(2), amp: Some(DType::F16), ..zero };
+    let runs: [&(dyn Fn(&Group, How<'_>) -> Result<(String, Report)> + Sync); 4] = [
+        &|g, how| mlp::<Cpu>(g, how, &cpu()),
+        &|g, how| mlp::<Cpu>(g, How { accumulate: half.accumulate, amp: half.amp, ..how }, &cpu()),
+        &|g, how| cnn(g, how),
+        &|g, how| text(g, how),
+    ];
+    for (i, run) in runs.into_iter().enumerate() {
+        let whole = run(&Group::alone(), How::default()).unwrap().0;
+        assert_eq!(one_result(&[2, 3, 4], |g| run(g, zero)), whole, "run {i}");
+    }
+    // More workers than parameters: some have nothing to update.
+    let few = |g: &Group, zero1: bool| -> Result<(String, Report)> {
+        let d = cpu();
+        let net = Flat(Linear::new(64, 10, &mut Generator::new(1), &d));
+        with_loader(&net, 32, g, How { zero1, ..How::default() }, &d)
+    };
+    assert_eq!(one_result(&[2, 4], |g| few(g, true)), few(&Group::alone(), false).unwrap().0);
+}
+
+#[derive(Module)]
+struct Flat(Linear<Cpu>);
+
+impl Layer<Cpu> for Flat {
+    fn forward(&self, x: &Tensor<Cpu>) -> Tensor<Cpu> {
+        self.0.forward(&x.flatten(1, 3))
+    }
+}
+
+#[test]
+fn each_worker_has_the_states_of_its_own_parameters() {
+    let state = |g: &Group, zero1: bool| {
+        let net = DigitsMlp::<Cpu>::new(&mut Generator::new(1), &cpu());
+        let loader = Loader::new(pairs(32), 16).unwrap();
+        let mut adam = AdamW::new(3e-3);
+        // The second run goes on with what the first one has left.
+        for _ in 0..2 {
+            let run = Trainer::new(&net, &mut adam, &loader, Classification::new()).epochs(1);
+            let run = run.shards(4).group(g);
+            if zero1 { run.zero1() } else { run }.run(&cpu()).unwrap();
+        }
+        adam.state_dict(&net).unwrap().state
+    };
+    let mut want = state(&Group::alone(), false);
+    for of_one in on(3, |g| state(g, true)) {
+        assert!(!of_one.is_empty());
+        for (name, keys) in of_one {
+            assert_eq!(want.remove(&name), Some(keys), "{name}");
+        }
+    }
+    assert!(want.is_empty(), "{:?}", want.keys());
 }
 
 #[test]
@@ -246,13 +307,21 @@ fn a_step_is_what_the_definition_says() {
 fn a_run_goes_on_with_another_number_of_workers() {
     let want = mlp::<Cpu>(&Group::alone(), How::default(), &cpu()).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    for (k, [first, second]) in [[2, 1], [1, 4], [4, 3]].into_iter().enumerate() {
+    let rows = [[2, 1], [1, 4], [4, 3], [3, 2], [2, 4]];
+    for (k, [first, second]) in rows.into_iter().enumerate() {
         let file = dir.path().join(format!("{k}.safetensors"));
-        let stopped = How { stop: Some(1 + k as u64), file: Some(&file), ..How::default() };
+        // With and without parted states.
+        let [zero_first, zero_second] = [[false, true], [true, false], [true, true]][k % 3];
+        let stop = 1 + k as u64 % 3;
+        let stopped = How { stop: Some(stop), file: Some(&file), zero1: zero_first, ..How::default() };
         for got in on(first, |g| mlp::<Cpu>(g, stopped, &cpu())) {
             assert!(got.unwrap().1.stopped);
         }
-        let on_with = How { file: Some(&file), ..How::default() };
+        let whole = dir.path().join(format!("{k}-alone.safetensors"));
+        let alone = How { file: Some(&whole), zero1: false, ..stopped };
+        mlp::<Cpu>(&Group::alone(), alone, &cpu()).unwrap();
+        assert!(std::fs::read(&file).unwrap() == std::fs::read(&whole).unwrap(), "checkpoint {k}");
+        let on_with = How { file: Some(&file), zero1: zero_second, ..How::default() };
         for got in on(second, |g| mlp::<Cpu>(g, on_with, &cpu())) {
             let (hash, report) = got.unwrap();
             assert_eq!((hash, report.epochs), (want.0.clone(), want.1.epochs.clone()));
@@ -288,7 +357,7 @@ fn what_does_not_fit_is_a_sentence_on_every_worker() {
         with_loader(&net, samples, g, how, &cpu()).map(drop)
     };
     let plain = How::default();
-    let rows: [(&str, &(dyn Fn(&Group) -> Result<()> + Sync)); 8] = [
+    let rows: [(&str, &(dyn Fn(&Group) -> Result<()> + Sync)); 9] = [
         ("2 workers share 1 gradient shards", &|g| mlp(g, 1, 45, How { shards: Some(1), ..plain })),
         ("6 gradient shards; their number must be a power of two", &|g| {
             mlp(g, 1, 45, How { shards: Some(6), ..plain })
@@ -299,6 +368,7 @@ fn what_does_not_fit_is_a_sentence_on_every_worker() {
         ("worker 1 has another set of settings", &|g| {
             mlp(g, 1, 45, How { shards: Some([8, 4][g.rank()]), ..plain })
         }),
+        ("worker 1 has another set of settings", &|g| mlp(g, 1, 45, How { zero1: g.rank() == 1, ..plain })),
         ("worker 1 has another set of data", &|g| mlp(g, 1, [45, 61][g.rank()], plain)),
         ("worker 1 has another weights", &|g| mlp(g, [1, 2][g.rank()], 45, plain)),
         ("worker 1 has another model", &|g| match g.rank() {

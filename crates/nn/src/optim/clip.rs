@@ -68,7 +68,7 @@ impl Update<1, 1> for Factor {
 elinvar_ops::compile_update! { 1 1 Factor; }
 
 /// The parameters of a module that have a gradient: variable and gradient.
-pub(super) fn with_gradients<B: Backend>(
+pub(crate) fn with_gradients<B: Backend>(
     module: &dyn Module<B>,
     gradients: &Gradients<B>,
 ) -> Vec<(Tensor<B>, Tensor<B>)> {
@@ -86,13 +86,27 @@ pub(super) fn total<B: Backend>(
     if p.is_nan() || p <= 0.0 {
         return Err(Error::argument(format!("norm of gradients: p is {p}, and should be above 0")));
     }
-    let wide = |dtype: DType| all.iter().any(|(_, g)| g.dtype().compute() == dtype);
-    let dtype = if wide(DType::F64) { DType::F64 } else { DType::F32 };
-    let mut norms = vec![];
-    for (_, g) in all.iter().filter(|(_, g)| g.numel() > 0) {
-        norms.push(norm(&g.array().cast(g.dtype().compute())?, p, None, false)?.cast(dtype)?);
-    }
-    match &norms[..] {
+    of_norms(&norms(all, p, widest(all.iter().map(|(_, g)| g.dtype())))?, p)
+}
+
+/// The dtype of a norm over gradients of these.
+pub(crate) fn widest(mut dtypes: impl Iterator<Item = DType>) -> DType {
+    if dtypes.any(|dtype| dtype.compute() == DType::F64) { DType::F64 } else { DType::F32 }
+}
+
+/// The norm of each gradient that has elements.
+pub(crate) fn norms<B: Backend>(
+    all: &[(Tensor<B>, Tensor<B>)],
+    p: f64,
+    dtype: DType,
+) -> Result<Vec<Array<B>>> {
+    let some = all.iter().filter(|(_, g)| g.numel() > 0);
+    some.map(|(_, g)| norm(&g.array().cast(g.dtype().compute())?, p, None, false)?.cast(dtype)).collect()
+}
+
+/// The norm of all gradients, from that of each.
+pub(crate) fn of_norms<B: Backend>(norms: &[Array<B>], p: f64) -> Result<Option<Array<B>>> {
+    match norms {
         [] => Ok(None),
         [one] => Ok(Some(one.clone())),
         more => Ok(Some(norm(&stack(&more.iter().collect::<Vec<_>>(), 0)?, p, None, false)?)),
@@ -161,18 +175,27 @@ pub fn clip_grad_norm_with<B: Backend>(
             return Err(Error::argument(format!("{OP}: the norm of the gradients is {norm}")));
         }
     }
-    let norms =
-        all.iter().map(|(_, g)| total.array().cast(g.dtype().compute())).collect::<Result<Vec<_>>>()?;
+    scale_to(max_norm, total.array(), all, gradients)?;
+    Ok(total)
+}
+
+/// Scales gradients whose norm, `total`, is more than `most`.
+pub(crate) fn scale_to<B: Backend>(
+    most: f64,
+    total: &Array<B>,
+    all: Vec<(Tensor<B>, Tensor<B>)>,
+    gradients: &mut Gradients<B>,
+) -> Result<()> {
+    let norms = all.iter().map(|(_, g)| total.cast(g.dtype().compute())).collect::<Result<Vec<_>>>()?;
     // The gradients are moved out, so that uniquely owned ones are scaled in place.
     let variables: Vec<Tensor<B>> = all.into_iter().map(|(x, _)| x).collect();
     let mut taken: Vec<Tensor<B>> = variables.iter().filter_map(|x| gradients.take(x)).collect();
     let parts = taken.iter_mut().zip(&norms).map(|(g, norm)| Part::new([g.array_mut()], [norm]));
-    let done = update(&Factor { most: max_norm }, &mut parts.collect::<Vec<_>>());
+    let done = update(&Factor { most }, &mut parts.collect::<Vec<_>>());
     for (x, g) in variables.iter().zip(taken) {
         gradients.set(x, if done.is_ok() { g.detach() } else { g });
     }
-    done?;
-    Ok(total)
+    done
 }
 
 /// Clamps every element of a module's gradients to -clip_value..=clip_value. NaN stays NaN.
@@ -190,7 +213,7 @@ pub fn clip_grad_value<B: Backend>(
     replace(gradients, &all, |g| clamp(g, Some((-clip_value).into()), Some(clip_value.into())))
 }
 
-fn not_negative(op: &str, name: &str, v: f64) -> Result<()> {
+pub(crate) fn not_negative(op: &str, name: &str, v: f64) -> Result<()> {
     if v >= 0.0 {
         Ok(())
     } else {

@@ -65,6 +65,7 @@ pub use adam::{Adam, AdamRule, AdamW};
 pub use adamax::{Adamax, AdamaxRule};
 pub use asgd::{Asgd, AsgdRule};
 pub use clip::{ClipOptions, NormType, clip_grad_norm, clip_grad_norm_with, clip_grad_value, get_total_norm};
+pub(crate) use clip::{norms, not_negative, of_norms, scale_to, widest, with_gradients};
 pub use descent::Descent;
 pub use group::Group;
 pub use lion::{Lion, LionRule};

@@ -264,13 +264,24 @@ impl<B: Backend> GradScaler<B> {
     /// here, or one was divided already since the last [`GradScaler::update`]; `DTypeMismatch` if a
     /// gradient is f16; `OutOfMemory`. After an error the gradients are unchanged.
     pub fn unscale(&mut self, module: &dyn Module<B>, gradients: &mut Gradients<B>) -> Result<()> {
-        let live = self.live("unscale")?;
-        let all = with_gradients(module, gradients);
-        if all.is_empty() {
+        self.live("unscale")?;
+        if with_gradients(module, gradients).is_empty() {
             return Err(Error::autograd(
                 "GradScaler: unscale: no parameter has a gradient here; scale(loss), then backward(), comes first",
             ));
         }
+        self.unscale_some(module, gradients, Ok).map(drop)
+    }
+    /// [`GradScaler::unscale`] of those gradients that there are. `of_all` is given whether one of
+    /// them is not finite, and tells whether the step is skipped, as does this.
+    pub(crate) fn unscale_some(
+        &mut self,
+        module: &dyn Module<B>,
+        gradients: &mut Gradients<B>,
+        of_all: impl FnOnce(Array<B>) -> Result<Array<B>>,
+    ) -> Result<Tensor<B>> {
+        let live = self.live("unscale")?;
+        let all = with_gradients(module, gradients);
         let ids: BTreeSet<u64> = all.iter().filter_map(|(x, _)| x.node_id()).collect();
         if self.divided.iter().any(|(seen, _)| !seen.is_disjoint(&ids)) {
             return Err(Error::autograd(
@@ -287,6 +298,7 @@ impl<B: Backend> GradScaler<B> {
             Some(most) => logical_not(&isfinite(&most)?)?,
             None => Array::scalar(live.scale.device(), Scalar::Bool(false), DType::Bool)?,
         };
+        let skip = of_all(skip)?;
         let scales =
             all.iter().map(|(_, g)| live.scale.cast(g.dtype().compute())).collect::<Result<Vec<_>>>()?;
         // The gradients are moved out, so that uniquely owned ones are divided in place.
@@ -298,8 +310,8 @@ impl<B: Backend> GradScaler<B> {
             gradients.set(x, if done.is_ok() { g.detach() } else { g });
         }
         done?;
-        self.divided.push((ids, skip));
-        Ok(())
+        self.divided.push((ids, skip.clone()));
+        Ok(Tensor::from_array(skip))
     }
     /// A step of the optimiser with a module's gradients, divided if they are not yet; skipped if
     /// one of them is infinite or NaN.

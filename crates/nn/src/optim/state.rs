@@ -112,8 +112,25 @@ impl OptimizerState {
         }
         Ok(new)
     }
+    /// The states of several workers as one. Each has those of some parameters, in the order of the
+    /// workers, and all have the same groups.
+    pub(crate) fn merged(parts: impl IntoIterator<Item = Self>) -> Self {
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().unwrap_or_default();
+        for part in parts {
+            all.state.extend(part.state);
+            for (group, more) in all.param_groups.iter_mut().zip(part.param_groups) {
+                if let (Some(Value::Array(to)), Some(Value::Array(from))) =
+                    (group.get_mut("params"), more.get("params"))
+                {
+                    to.extend(from.iter().cloned());
+                }
+            }
+        }
+        all
+    }
     /// The part of these parameters, with these groups.
-    pub(super) fn part(&self, names: &BTreeSet<&str>, groups: std::ops::Range<usize>) -> Self {
+    pub(crate) fn part(&self, names: &BTreeSet<&str>, groups: std::ops::Range<usize>) -> Self {
         let of = |(name, keys): (&String, &BTreeMap<String, HostTensor>)| {
             names.contains(name.as_str()).then(|| (name.clone(), keys.clone()))
         };

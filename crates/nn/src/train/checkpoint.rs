@@ -10,11 +10,11 @@
 
 use super::score::Sums;
 use super::{EarlyStopping, EpochReport};
-use crate::Module;
 use crate::ema::Ema;
 use crate::module::{StateDict, Strict, save};
 use crate::optim::{Optimizer, OptimizerState};
 use crate::reads::Reader;
+use crate::{Module, Param};
 use elinvar_core::clock::Instant;
 use elinvar_core::philox::Stream;
 use elinvar_core::{Error, HostTensor, Result};
@@ -245,6 +245,13 @@ impl Checkpoint {
     pub(super) fn scaler(&self) -> Option<&serde_json::Value> {
         self.record.scaler.as_ref()
     }
+    /// The state of the optimiser.
+    pub(super) fn optimizer(&self) -> &OptimizerState {
+        &self.optimizer
+    }
+    pub(super) fn set_optimizer(&mut self, state: OptimizerState) {
+        self.optimizer = state;
+    }
     /// The weights and buffers.
     pub fn model(&self) -> &StateDict {
         &self.model
@@ -253,7 +260,7 @@ impl Checkpoint {
     /// The current state of a run.
     pub(super) fn of<B: Backend>(
         model: &dyn Module<B>,
-        optimizer: &dyn Optimizer<B>,
+        optimizer: OptimizerState,
         state: &State<'_, B>,
         settings: &BTreeMap<String, String>,
         read: &mut Reader<'_, B>,
@@ -265,7 +272,7 @@ impl Checkpoint {
         });
         Ok(Checkpoint {
             model: save(&leaves, read)?,
-            optimizer: optimizer.state_of(&model.named_parameters(), read)?,
+            optimizer,
             ema: state.ema.map(|ema| ema.state_by(read)).transpose()?,
             sums: state
                 .sums
@@ -291,7 +298,7 @@ impl Checkpoint {
         })
     }
     /// Restores the state of a model, an optimiser and an average of weights, and returns the
-    /// trainer's own. Everything is checked, and uploaded, before the first of them changes: after
+    /// trainer's own. The optimiser gets the states of its `own` parameters. Everything is checked, and uploaded, before the first of them changes: after
     /// an error they are unchanged. `early` and `plateau` say whether the run has early stopping
     /// and a plateau schedule.
     pub(super) fn restore<B: Backend>(
@@ -300,6 +307,7 @@ impl Checkpoint {
         optimizer: &mut dyn Optimizer<B>,
         ema: Option<&mut Ema<B>>,
         (early, plateau): (bool, bool),
+        own: &[(String, &Param<B>)],
         device: &B::Device,
     ) -> Result<Restored<B>> {
         let leaves = model.leaves();
@@ -334,7 +342,16 @@ impl Checkpoint {
             .map(|(n, t)| Ok((n.clone(), Tensor::from_host(t.clone(), device)?)))
             .collect::<Result<_>>()?;
         let parameters = model.named_parameters();
-        let commit = optimizer.prepare(&parameters, &self.optimizer)?;
+        let of_own;
+        let states = match own.len() == parameters.len() {
+            true => &self.optimizer,
+            false => {
+                let names = own.iter().map(|(name, _)| name.as_str()).collect();
+                of_own = self.optimizer.part(&names, 0..self.optimizer.param_groups.len());
+                &of_own
+            }
+        };
+        let commit = optimizer.prepare(&parameters, states)?;
         // The first change, and the last call that can fail.
         model.load_state_dict(&self.model, Strict::Yes)?;
         commit();

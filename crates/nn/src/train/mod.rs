@@ -48,6 +48,7 @@ mod train_step;
 mod trainer;
 mod validation;
 mod workers;
+mod zero;
 
 pub use callback::{Callback, EpochReport, LossLater, Report, Step};
 pub use checkpoint::{Checkpoint, Checkpoints, Position};

@@ -1,12 +1,13 @@
 //! Checkpoints of a run: written while it goes on, and what a run goes on from.
 
 use super::checkpoint::{Restored, State};
+use super::shards::Sharding;
 use super::trainer::{Run, Trainer};
 use super::{Checkpoint, Source};
 use crate::Module;
 use crate::optim::schedule::PlateauState;
 use crate::optim::{GradScaler, ScalerState};
-use crate::reads::Reads;
+use crate::reads::{Reader, Reads};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use std::collections::BTreeMap;
@@ -35,7 +36,11 @@ impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
         }
         let watches = (self.early.is_some(), self.plateau.is_some());
         let ema = self.ema.as_deref_mut();
-        let r: Restored<B> = from.restore(self.model, self.optimizer, ema, watches, device)?;
+        let own = match &self.sharding {
+            Some(s) => s.own_parameters(self.model),
+            None => self.model.named_parameters(),
+        };
+        let r: Restored<B> = from.restore(self.model, self.optimizer, ema, watches, &own, device)?;
         self.early = from.early().cloned();
         if let (Some(scaler), Some(state)) = (self.one.scaler(), scaling) {
             scaler.load_state(state)?;
@@ -54,20 +59,28 @@ impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
         Ok(r.finished)
     }
 
-    /// Writes a checkpoint, if this worker does.
+    /// Writes a checkpoint, if this worker does. All are called if worker 0 writes one.
     pub(super) async fn write(&mut self, reads: Reads, run: &Run<B>, finished: bool) -> Result<()> {
-        let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| self.writes()) else { return Ok(()) };
-        let checkpoint = self.checkpoint(reads, run, finished, checkpoints.all_settings()).await?;
-        self.checkpoints.as_mut().map_or(Ok(()), |c| c.write(&checkpoint))
+        let writes = self.checkpoints.as_ref().filter(|_| self.writes());
+        if writes.is_none() && !self.has_share() {
+            return Ok(());
+        }
+        let settings = writes.map(|c| c.all_settings().clone()).unwrap_or_default();
+        let checkpoint = self.checkpoint(reads, run, finished, &settings, false).await?;
+        match self.checkpoints.as_mut().filter(|_| self.sharding.as_ref().is_none_or(Sharding::writes)) {
+            Some(c) => c.write(&checkpoint),
+            None => Ok(()),
+        }
     }
 
-    /// The state of the run.
+    /// The state of the run: for worker 0, or for all.
     pub(super) async fn checkpoint(
         &self,
         reads: Reads,
         run: &Run<B>,
         finished: bool,
         settings: &BTreeMap<String, String>,
+        for_all: bool,
     ) -> Result<Checkpoint> {
         let state = State {
             position: run.at,
@@ -81,6 +94,11 @@ impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
             ema: self.ema.as_deref(),
             shards: self.shards,
         };
-        reads.all(|read| Checkpoint::of(self.model, self.optimizer, &state, settings, read)).await
+        let own = self.own_parameters();
+        let here = |read: &mut Reader<'_, B>| {
+            let optimizer = self.optimizer.state_of(&own, read)?;
+            Checkpoint::of(self.model, optimizer, &state, settings, read)
+        };
+        self.with_all_states(reads.all(here).await?, for_all)
     }
 }

@@ -2,7 +2,7 @@
 //! shards, and go through host memory otherwise. The bits are the same: a sum of two numbers is.
 
 use elinvar_core::{DType, Error, HostData, HostTensor, Result, Shape};
-use elinvar_distributed::{Group, Number, Runs, TreeSum};
+use elinvar_distributed::{Group, Number, Runs, Shares, TreeSum};
 use elinvar_ops::array::Array;
 use elinvar_ops::catalogue::{add, mul};
 use elinvar_ops::{Backend, Value};
@@ -33,6 +33,10 @@ impl<B: Backend> Slot<B> {
             (a, b) => a.clone().or_else(|| b.clone()),
         };
         Ok(Slot { value, ..self })
+    }
+    /// Is its sum this worker's?
+    pub(super) fn is_here(&self) -> bool {
+        self.value.is_some()
     }
     fn value(&self) -> Result<&Array<B>> {
         self.value
@@ -77,24 +81,36 @@ impl<B: Backend> SlotSums<B> {
         self.slots.iter().zip(self.counts[1..].iter().copied())
     }
 
-    /// The sums over the shards of all workers, from those of this one.
+    /// The sums over the shards of all workers, from those of this one. Of the first slots, those of
+    /// `shares`, each worker gets its own share only.
     pub(super) fn of_all(
         group: &Group,
         runs: Runs,
         mine: TreeSum<Self>,
+        shares: Option<&Shares>,
         device: &B::Device,
     ) -> Result<SlotSums<B>> {
         let nodes = mine.into_nodes();
         let wire = Wire { group, runs };
         let n = nodes[0].1.counts.len();
-        let counts = wire.sum(&nodes, n, |one| Ok(one.counts.clone()))?;
+        let counts = wire.sum(&nodes, n, None, |one| Ok(one.counts.clone()))?;
         let mut slots: Vec<Slot<B>> = nodes[0].1.slots.clone();
-        for dtype in [DType::F32, DType::F64, DType::I64, DType::I32] {
-            let of: Vec<usize> =
-                (0..slots.len()).filter(|&i| slots[i].dtype == dtype && counts[i + 1] > 0).collect();
+        let shared = shares.map_or(0, Shares::total);
+        for (dtype, is_shared) in
+            [DType::F32, DType::F64, DType::I64, DType::I32].into_iter().flat_map(|t| [(t, true), (t, false)])
+        {
+            let is_of = |i: usize| {
+                (i < shared) == is_shared
+                    && slots[i].dtype == dtype
+                    && counts.get(i + 1).is_some_and(|n| *n > 0)
+            };
+            let of: Vec<usize> = (0..slots.len()).filter(|&i| is_of(i)).collect();
             if of.is_empty() {
                 continue;
             }
+            let length = |i: usize| if is_of(i) { slots[i].shape.numel() } else { 0 };
+            let cut = shares.filter(|_| is_shared).map(|shares| shares.elements(length));
+            let own = shares.filter(|_| is_shared).map(|shares| shares.of(group.rank()));
             let n = of.iter().map(|&i| slots[i].shape.numel()).sum();
             // -0 + x is x for every x, as nothing is.
             macro_rules! all {
@@ -121,12 +137,16 @@ impl<B: Backend> SlotSums<B> {
                         }
                         Ok(all)
                     };
-                    let sum = wire.sum(&nodes, n, flat)?;
+                    let sum = wire.sum(&nodes, n, cut.as_ref(), flat)?;
                     let mut rest = &sum[..];
                     for &i in &of {
-                        let (own, more) = rest.split_at(slots[i].shape.numel());
+                        if own.as_ref().is_some_and(|own| !own.contains(&i)) {
+                            slots[i].value = None;
+                            continue;
+                        }
+                        let (here, more) = rest.split_at(slots[i].shape.numel());
                         rest = more;
-                        let host = HostTensor::from_vec(own.to_vec(), slots[i].shape.clone())?;
+                        let host = HostTensor::from_vec(here.to_vec(), slots[i].shape.clone())?;
                         let device = slots[i].value.as_ref().map_or(device, Array::device).clone();
                         slots[i].value = Some(Array::from_host(&device, host)?);
                     }
@@ -154,12 +174,16 @@ impl Wire<'_> {
         &self,
         nodes: &[(elinvar_distributed::tree::Node, SlotSums<B>)],
         n: usize,
+        cut: Option<&Shares>,
         flat: impl Fn(&SlotSums<B>) -> Result<Vec<T>>,
     ) -> Result<Vec<T>> {
         let mut sums = TreeSum::new(self.runs.of(self.group.rank()).start);
         for (node, one) in nodes {
             sums.push_node(*node, flat(one)?, |_, _| Err(Error::argument("subtrees of a worker are apart")))?;
         }
-        self.group.all_reduce_shards(self.runs, sums, n)
+        match cut {
+            None => self.group.all_reduce_shards(self.runs, sums, n),
+            Some(cut) => self.group.reduce_scatter_shares(self.runs, sums, cut),
+        }
     }
 }

@@ -12,12 +12,13 @@ use super::capture::Undo;
 use super::objective::Measured;
 use super::shard_sum::{Slot, SlotSums};
 use super::train_step::{Batches, TrainStep};
+use super::zero::Zero;
 use crate::module::Leaves;
 use crate::optim::Optimizer;
 use crate::{Module, Param};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, HostTensor, Result};
-use elinvar_distributed::{Group, Runs, TreeSum};
+use elinvar_distributed::{Group, Runs, Shares, TreeSum};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
 use elinvar_tensor::{Generator, Gradients, Tensor, autocast, try_run};
@@ -27,6 +28,8 @@ use elinvar_tensor::{Generator, Gradients, Tensor, autocast, try_run};
 pub(super) struct Sharding {
     pub runs: Runs,
     pub group: Group,
+    /// Of the parameters, of which each worker updates some; None if each updates all.
+    pub shares: Option<Shares>,
 }
 
 /// What all shards of a step begin with.
@@ -136,25 +139,33 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
         batches: &mut Batches<'_, D>,
     ) -> Result<Vec<Measured<B>>> {
         let undo = Undo::<B>::of(self.model);
-        let (told, mut gradients) = match self.summed(n, sharding, device, batches) {
+        let Mean { told, mut gradients, updated } = match self.summed(n, sharding, device, batches) {
             Ok(done) => done,
             Err(e) => {
                 undo.run()?;
                 return Err(e);
             }
         };
-        self.clipped(&mut gradients)?;
-        self.finish(optimizer, &mut gradients)?;
+        match &sharding.shares {
+            None => {
+                self.clipped(&mut gradients)?;
+                self.finish(optimizer, &mut gradients)?;
+            }
+            Some(shares) => {
+                let zero = Zero { shares, group: &sharding.group, updated: &updated };
+                self.finish_share(optimizer, &mut gradients, &zero, device)?;
+            }
+        }
         Ok(vec![told])
     }
 
     fn summed(
         &mut self,
         n: usize,
-        Sharding { runs, group }: &Sharding,
+        Sharding { runs, group, shares }: &Sharding,
         device: &B::Device,
         batches: &mut Batches<'_, D>,
-    ) -> Result<(Measured<B>, Gradients<B>)> {
+    ) -> Result<Mean<B>> {
         let start = Start::of(self.model);
         let mine = runs.of(group.rank());
         let mut shards: Vec<Option<Shard<B>>> = mine.clone().map(|i| Some(start.shard(i))).collect();
@@ -185,7 +196,7 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
         let total = if group.size() == 1 {
             sums.root(SlotSums::plus)?.ok_or_else(|| Error::argument("train: a step without shards"))?
         } else {
-            SlotSums::of_all(group, *runs, sums, device)?
+            SlotSums::of_all(group, *runs, sums, shares.as_ref(), device)?
         };
         self.set_buffers(&start, group, &total, last)?;
         start.end();
@@ -269,19 +280,25 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
     }
 }
 
+/// What a step is made of.
+struct Mean<B: Backend> {
+    told: Measured<B>,
+    /// Of this worker's parameters.
+    gradients: Gradients<B>,
+    /// Has a parameter a gradient, on whichever worker?
+    updated: Vec<bool>,
+}
+
 /// The gradients and what was measured, from sums over all shards.
-fn mean<B: Backend>(
-    start: &Start<'_, B>,
-    total: &SlotSums<B>,
-    names: Vec<&'static str>,
-) -> Result<(Measured<B>, Gradients<B>)> {
+fn mean<B: Backend>(start: &Start<'_, B>, total: &SlotSums<B>, names: Vec<&'static str>) -> Result<Mean<B>> {
     let samples = total.samples();
     let factor = 1.0 / samples as f64;
     let mut slots = total.slots();
-    let mut gradients = Gradients::new();
+    let (mut gradients, mut updated) = (Gradients::new(), vec![]);
     for (_, p) in &start.params {
         let (slot, present) = slots.next().expect("each parameter has a slot");
-        if present > 0 {
+        updated.push(present > 0);
+        if present > 0 && slot.is_here() {
             let value = p.get();
             gradients.set(&value, Tensor::from_array(slot.times(factor)?.cast(value.dtype())?));
         }
@@ -293,5 +310,6 @@ fn mean<B: Backend>(
     }
     let loss = Tensor::from_array(loss.times(factor)?);
     let metrics = names.into_iter().zip(rest).map(|(name, (slot, _))| Ok((name, slot.tensor()?)));
-    Ok((Measured { loss, samples, metrics: metrics.collect::<Result<_>>()? }, gradients))
+    let told = Measured { loss, samples, metrics: metrics.collect::<Result<_>>()? };
+    Ok(Mean { told, gradients, updated })
 }

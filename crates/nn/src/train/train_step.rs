@@ -35,7 +35,7 @@ impl<B: Backend, M, D, O: Objective<B, M, D>> ErasedObjective<B, M, D> for Erase
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Clip {
+pub(super) enum Clip {
     Norm(f64),
     Value(f64),
 }
@@ -88,7 +88,7 @@ pub(super) type Batches<'b, D> = dyn FnMut(usize, &mut dyn FnMut(&D) -> Result<(
 pub struct TrainStep<'a, B: Backend, M, D> {
     pub(super) model: &'a M,
     pub(super) objective: Box<dyn ErasedObjective<B, M, D> + 'a>,
-    clip: Option<Clip>,
+    pub(super) clip: Option<Clip>,
     pub(super) amp: Option<DType>,
     pub(super) scaler: Option<GradScaler<B>>,
     /// The base learning rate, and the schedule.

@@ -35,9 +35,10 @@ pub struct Trainer<'a, B: Backend, M, S: Source<B>> {
     pub(super) early: Option<EarlyStopping>,
     pub(super) callbacks: Vec<Box<dyn Callback<B> + 'a>>,
     pub(super) checkpoints: Option<Checkpoints>,
-    resume: Option<Checkpoint>,
+    pub(super) resume: Option<Checkpoint>,
     pub(super) shards: usize,
     pub(super) group: Option<Group>,
+    pub(super) zero1: bool,
     pub(super) sharding: Option<Sharding>,
 }
 
@@ -66,6 +67,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             resume: None,
             shards: 1,
             group: None,
+            zero1: false,
             sharding: None,
         }
     }
@@ -136,6 +138,15 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     #[must_use]
     pub fn group(mut self, group: &Group) -> Self {
         self.group = Some(group.clone());
+        self
+    }
+    /// Parts the optimiser's states among the workers of the group (ZeRO-1, as PyTorch's
+    /// `ZeroRedundancyOptimizer`): each updates a share of the parameters, whole ones, and has the
+    /// states of those alone. The weights have the same bits and checkpoints are the same, so a run
+    /// goes on with or without it. Afterwards the optimiser has this worker's states only.
+    #[must_use]
+    pub fn zero1(mut self) -> Self {
+        self.zero1 = true;
         self
     }
     /// Captures steps, and replays them: see [`TrainStep::capture`]. The weights have the same
@@ -276,7 +287,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         let run = self.go(reads, lr, device).await?;
         let checkpoint = match settings {
             // In an epoch, a step ended it; between epochs, it is done or was ended for good.
-            Some(settings) => Some(self.checkpoint(reads, &run, run.at.batch == 0, settings).await?),
+            Some(settings) => Some(self.checkpoint(reads, &run, run.at.batch == 0, settings, true).await?),
             None => None,
         };
         Ok((run.report, checkpoint))
@@ -301,11 +312,15 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         let steps = (batches.div_ceil(self.accumulate) as u64).saturating_mul(self.epochs as u64);
         let mut run =
             Run { at: Position::default(), base_lr: lr, sums: Sums::default(), report: Report::default() };
+        let states = self.first_states()?;
         let finished = match self.resume.take() {
-            None => false,
+            None => {
+                self.keep_share()?;
+                false
+            }
             Some(checkpoint) => self.restore(&checkpoint, &mut run, device)?,
         };
-        self.agree(&run)?;
+        self.agree(&run, &states)?;
         if finished {
             return Ok(run);
         }
@@ -315,7 +330,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             let (number, from) = (run.at.epoch as u64, run.at.batch);
             let mut epoch = match &self.sharding {
                 None => source.epoch(number, from, device),
-                Some(Sharding { runs, group }) => {
+                Some(Sharding { runs, group, .. }) => {
                     source.epoch_of_shards(*runs, group.rank(), number, from, device)?
                 }
             };
@@ -382,11 +397,12 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         for c in &mut self.callbacks {
             end |= c.step(&told)?.is_break();
         }
-        end = self.any(end)?;
         run.at.batch += n;
         run.at.step += 1;
         // The end of an epoch writes its own checkpoint.
-        if !is_last && self.checkpoints.as_ref().is_some_and(|c| c.is_due(run.at.step)) {
+        let is_due = self.checkpoints.as_ref().is_some_and(|c| c.is_due(run.at.step));
+        let [end, writes] = self.any([end, is_due && !is_last && self.writes()])?;
+        if writes {
             self.write(reads, run, false).await?;
         }
         if !(is_last || end) {
@@ -466,8 +482,10 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         for c in &mut self.callbacks {
             end |= c.epoch(report)?.is_break();
         }
-        end = self.any(end)?;
-        self.write(reads, run, end).await?;
+        let [end, writes] = self.any([end, self.checkpoints.is_some() && self.writes()])?;
+        if writes {
+            self.write(reads, run, end).await?;
+        }
         Ok(end)
     }
 }

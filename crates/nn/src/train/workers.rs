@@ -4,10 +4,11 @@ use super::Source;
 use super::shards::Sharding;
 use super::trainer::{Run, Trainer};
 use crate::Module;
-use elinvar_core::{Error, HostTensor, Result};
+use elinvar_core::{Error, HostData, HostTensor, Result};
 use elinvar_distributed::{Group, Runs};
 use elinvar_io::weights_hash;
 use elinvar_ops::Backend;
+use elinvar_ops::array::Array;
 
 impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
     /// How steps are cut, if they are.
@@ -20,17 +21,38 @@ impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
         if self.one.is_captured() {
             return Err(Error::unsupported("train: a captured step is not cut into gradient shards"));
         }
-        Ok(Some(Sharding { runs, group }))
+        let shares = self.shares(&group);
+        Ok(Some(Sharding { runs, group, shares }))
     }
 
-    /// Workers that differ would end with different weights.
-    pub(super) fn agree(&self, run: &Run<B>) -> Result<()> {
+    /// The hash of the optimiser's states with which the run begins.
+    pub(super) fn first_states(&self) -> Result<String> {
+        if self.sharding.as_ref().is_none_or(|s| s.group.size() == 1) {
+            return Ok(String::new());
+        }
+        let own;
+        let states = match &self.resume {
+            Some(checkpoint) => checkpoint.optimizer(),
+            // Of shares, which a run before has left, each worker has its own.
+            None if self.has_share() => return Ok(String::new()),
+            None => {
+                own = self.optimizer.state_dict(self.model)?;
+                &own
+            }
+        };
+        Ok(weights_hash(&states.to_tensors().0))
+    }
+
+    /// Workers that differ would end with different weights. `states` is the hash of the
+    /// optimiser's.
+    pub(super) fn agree(&self, run: &Run<B>, states: &str) -> Result<()> {
         let Some(Sharding { group, .. }) = self.sharding.as_ref().filter(|s| s.group.size() > 1) else {
             return Ok(());
         };
         let settings = format!(
-            "{} {} {} {} {:?} {:?} {} {} {} {}",
+            "{} {} {} {} {} {:?} {:?} {} {} {} {}",
             self.shards,
+            self.zero1,
             self.epochs,
             self.accumulate,
             self.one.settings(),
@@ -47,15 +69,19 @@ impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
         let of = |(name, x): (&String, &HostTensor)| format!("{name} {} {}\n", x.dtype(), x.shape());
         group.agree("model", weights.iter().map(of).collect::<String>().as_bytes())?;
         group.agree("weights", weights_hash(&weights).as_bytes())?;
-        let (states, groups) = self.optimizer.state_dict(self.model)?.to_tensors();
-        group.agree("optimiser", format!("{} {groups}", weights_hash(&states)).as_bytes())
+        // The groups are those of all parameters; the states are not read.
+        let zero = |x: &Array<B>| HostData::full(x.dtype(), x.shape().numel(), 0.into());
+        let read = &mut |x: &Array<B>| HostTensor::new(x.shape().clone(), zero(x)?);
+        let (_, groups) = self.optimizer.state_of(&self.model.named_parameters(), read)?.to_tensors();
+        group.agree("optimiser", format!("{states} {groups}").as_bytes())
     }
 
-    /// Is it so on any worker?
-    pub(super) fn any(&self, here: bool) -> Result<bool> {
+    /// Is each so on any worker?
+    pub(super) fn any<const N: usize>(&self, here: [bool; N]) -> Result<[bool; N]> {
         match &self.sharding {
             Some(Sharding { group, .. }) if group.size() > 1 => {
-                Ok(group.all_reduce_slice(&[i64::from(here)])?[0] > 0)
+                let all = group.all_reduce_slice(&here.map(i64::from))?;
+                Ok(std::array::from_fn(|i| all[i] > 0))
             }
             _ => Ok(here),
         }
@@ -63,6 +89,6 @@ impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
 
     /// Does this worker write?
     pub(super) fn writes(&self) -> bool {
-        self.sharding.as_ref().is_none_or(|s| s.group.rank() == 0)
+        self.sharding.as_ref().is_none_or(Sharding::writes)
     }
 }

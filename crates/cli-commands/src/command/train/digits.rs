@@ -80,6 +80,9 @@ pub fn run(args: &TrainDigits, worker: &Worker, out: &mut dyn Write) -> Result<V
     if args.run.capture {
         trainer = trainer.capture();
     }
+    if args.run.zero1 {
+        trainer = trainer.zero1();
+    }
     if let Some(checkpoint) = run_dir.checkpoint.take() {
         trainer = trainer.resume(checkpoint);
     }

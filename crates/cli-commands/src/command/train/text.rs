@@ -107,6 +107,9 @@ pub fn run(args: &TrainText, worker: &Worker, out: &mut dyn Write) -> Result<Ver
     if args.run.capture {
         trainer = trainer.capture();
     }
+    if args.run.zero1 {
+        trainer = trainer.zero1();
+    }
     if let Some(checkpoint) = run_dir.checkpoint.take() {
         trainer = trainer.resume(checkpoint);
     }

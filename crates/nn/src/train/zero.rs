@@ -1,0 +1,220 @@
+//! ZeRO-1: each worker updates a share of the parameters, and has the optimiser's states of those
+//! alone.
+//!
+//! Shares are of whole parameters, in their order. A worker gets the gradients of its own, and
+//! gives the others its parameters after the step. What belongs to all gradients together (their
+//! norm, whether they are finite) is made of what each worker finds of its own, in the order of the
+//! parameters.
+//!
+//! How it can be wrong: a worker that makes fewer calls to the group than others, because it has
+//! nothing of its own. So all that decides about calls is known to every worker.
+
+use super::shards::Sharding;
+use super::train_step::{Clip, TrainStep};
+use super::trainer::Trainer;
+use super::{Checkpoint, Source};
+use crate::optim::{
+    Named, Optimizer, OptimizerState, check_updated, clip_grad_value, norms, not_negative, of_norms,
+    scale_to, widest, with_gradients,
+};
+use crate::{Module, Param, StateDict};
+use elinvar_core::{DType, Error, HostData, HostTensor, Result, Scalar, Shape};
+use elinvar_distributed::{Group, Shares};
+use elinvar_io as io;
+use elinvar_ops::Backend;
+use elinvar_ops::array::Array;
+use elinvar_tensor::{Gradients, Tensor};
+use std::collections::BTreeMap;
+
+/// The shares of a step.
+pub(super) struct Zero<'z> {
+    pub shares: &'z Shares,
+    pub group: &'z Group,
+    /// Has a parameter a gradient, on whichever worker?
+    pub updated: &'z [bool],
+}
+
+impl Sharding {
+    /// The parameters whose states this worker has.
+    pub(super) fn own_parameters<'m, B: Backend>(
+        &self,
+        model: &'m dyn Module<B>,
+    ) -> Vec<(String, &'m Param<B>)> {
+        let mut all = model.named_parameters();
+        if let Some(shares) = &self.shares {
+            let own = shares.of(self.group.rank());
+            all.truncate(own.end);
+            all.drain(..own.start);
+        }
+        all
+    }
+    /// Does this worker write?
+    pub(super) fn writes(&self) -> bool {
+        self.group.rank() == 0
+    }
+}
+
+/// Is it so on any worker?
+fn on_any<B: Backend>(group: &Group, here: &Array<B>) -> Result<Array<B>> {
+    let is_here = here.to_host()?.to_f64_vec().contains(&1.0);
+    let all = group.all_reduce_slice(&[i64::from(is_here)])?[0];
+    Array::scalar(here.device(), Scalar::Bool(all > 0), DType::Bool)
+}
+
+impl Zero<'_> {
+    /// This worker's of all parameters.
+    fn own<'p, 'a, B: Backend>(&self, parameters: &'p Named<'a, B>) -> &'p Named<'a, B> {
+        &parameters[self.shares.of(self.group.rank())]
+    }
+    /// Shares of `size` numbers for each parameter that is updated.
+    fn cut(&self, size: impl Fn(usize) -> usize) -> Shares {
+        self.shares.elements(|i| if self.updated[i] { size(i) } else { 0 })
+    }
+    /// Clips the norm of the gradients of all workers.
+    fn clip_norm<B: Backend>(
+        &self,
+        most: f64,
+        parameters: &Named<'_, B>,
+        module: &dyn Module<B>,
+        gradients: &mut Gradients<B>,
+        device: &B::Device,
+    ) -> Result<()> {
+        const EUCLIDEAN: f64 = 2.0;
+        not_negative("clip_grad_norm", "max_norm", most)?;
+        let values: Vec<Tensor<B>> = parameters.iter().map(|(_, p)| p.get()).collect();
+        let updated = values.iter().zip(self.updated).filter(|(_, updated)| **updated);
+        let dtype = widest(updated.map(|(x, _)| x.dtype()));
+        let all = with_gradients(module, gradients);
+        let mut bytes = vec![];
+        for norm in norms(&all, EUCLIDEAN, dtype)? {
+            bytes.extend(norm.to_host()?.data().to_le_bytes());
+        }
+        let cut = self.cut(|i| if values[i].numel() > 0 { dtype.size() } else { 0 });
+        let bytes = self.group.all_gather_shares(&bytes, &cut)?;
+        let one = |bytes: &[u8]| {
+            Array::from_host(
+                device,
+                HostTensor::new(Shape::scalar(), HostData::from_le_bytes(dtype, bytes)?)?,
+            )
+        };
+        let each = bytes.chunks(dtype.size()).map(one).collect::<Result<Vec<_>>>()?;
+        match of_norms(&each, EUCLIDEAN)? {
+            Some(total) => scale_to(most, &total, all, gradients),
+            None => Ok(()),
+        }
+    }
+    /// Gives all workers the parameters that each has updated.
+    fn gather<B: Backend>(&self, parameters: &Named<'_, B>) -> Result<()> {
+        let values: Vec<Tensor<B>> = parameters.iter().map(|(_, p)| p.get()).collect();
+        let size = |i: usize| values[i].numel() * values[i].dtype().size();
+        let (cut, own) = (self.cut(size), self.shares.of(self.group.rank()));
+        let mut bytes = Vec::with_capacity(cut.of(self.group.rank()).len());
+        for i in own.clone().filter(|i| self.updated[*i]) {
+            bytes.extend(values[i].to_host()?.data().to_le_bytes());
+        }
+        let all = self.group.all_gather_shares(&bytes, &cut)?;
+        let mut rest = &all[..];
+        for (i, (_, p)) in parameters.iter().enumerate().filter(|(i, _)| self.updated[*i]) {
+            let (bytes, more) = rest.split_at(size(i));
+            rest = more;
+            if !own.contains(&i) {
+                let data = HostData::from_le_bytes(values[i].dtype(), bytes)?;
+                let host = HostTensor::new(values[i].shape().clone(), data)?;
+                p.set(&Tensor::from_host(host, values[i].device())?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
+    /// Clips, makes the optimiser's step of this worker's parameters, and gets the others.
+    pub(super) fn finish_share(
+        &mut self,
+        optimizer: &mut dyn Optimizer<B>,
+        gradients: &mut Gradients<B>,
+        zero: &Zero<'_>,
+        device: &B::Device,
+    ) -> Result<()> {
+        let parameters = self.model.named_parameters();
+        check_updated(&parameters, zero.updated.iter().filter(|updated| **updated).count())?;
+        let skip = match &mut self.scaler {
+            Some(scaler) => {
+                Some(scaler.unscale_some(self.model, gradients, |here| on_any(zero.group, &here))?)
+            }
+            None => None,
+        };
+        match self.clip {
+            None => {}
+            Some(Clip::Norm(most)) => zero.clip_norm(most, &parameters, self.model, gradients, device)?,
+            Some(Clip::Value(most)) => clip_grad_value(self.model, gradients, most)?,
+        }
+        optimizer.step_some(zero.own(&parameters), gradients, skip.as_ref())?;
+        if let Some(scaler) = &mut self.scaler {
+            scaler.update()?;
+        }
+        zero.gather(&parameters)
+    }
+}
+
+/// An optimiser's state as bytes.
+fn to_bytes(state: &OptimizerState) -> Result<Vec<u8>> {
+    let (tensors, groups) = state.to_tensors();
+    let mut bytes = vec![];
+    io::write_safetensors(&mut bytes, &tensors, &BTreeMap::from([(GROUPS.to_owned(), groups)]))?;
+    Ok(bytes)
+}
+
+fn from_bytes(bytes: &[u8]) -> Result<OptimizerState> {
+    let file = io::read_safetensors(&mut &bytes[..], bytes.len() as u64)?;
+    let tensors: StateDict = file.tensors.into_iter().collect();
+    OptimizerState::from_tensors(&tensors, file.metadata.get(GROUPS).map(String::as_str))
+}
+
+/// The key of an optimiser's groups beside its states.
+const GROUPS: &str = "groups";
+
+impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
+    /// The shares of the parameters, if each worker has one.
+    pub(super) fn shares(&self, group: &Group) -> Option<Shares> {
+        if !self.zero1 || group.size() == 1 {
+            return None;
+        }
+        let sizes: Vec<usize> = self.model.parameters().iter().map(|p| p.get().numel()).collect();
+        Some(Shares::balanced(&sizes, group.size()))
+    }
+    /// Has this worker a share of the optimiser's states only?
+    pub(super) fn has_share(&self) -> bool {
+        self.sharding.as_ref().is_some_and(|s| s.shares.is_some())
+    }
+    /// The parameters whose states this worker has.
+    pub(super) fn own_parameters(&self) -> Vec<(String, &Param<B>)> {
+        match &self.sharding {
+            Some(sharding) => sharding.own_parameters(self.model),
+            None => self.model.named_parameters(),
+        }
+    }
+    /// Drops the states of other workers' parameters, which the optimiser may have of a run before.
+    pub(super) fn keep_share(&mut self) -> Result<()> {
+        if !self.has_share() {
+            return Ok(());
+        }
+        let own = self.optimizer.state_of(&self.own_parameters(), &mut |x| x.to_host())?;
+        let only_states = OptimizerState { param_groups: vec![], ..own };
+        self.optimizer.load_state_dict(self.model, &only_states)
+    }
+    /// A checkpoint with the optimiser's state of all workers, for worker 0, and for all if asked
+    /// for; from one with that of this worker.
+    pub(super) fn with_all_states(&self, mut checkpoint: Checkpoint, for_all: bool) -> Result<Checkpoint> {
+        let Some(Sharding { group, shares: Some(_), .. }) = &self.sharding else { return Ok(checkpoint) };
+        if let Some(parts) = group.gather_bytes(to_bytes(checkpoint.optimizer())?, 0)? {
+            let parts = parts.iter().map(|bytes| from_bytes(bytes)).collect::<Result<Vec<_>>>()?;
+            checkpoint.set_optimizer(OptimizerState::merged(parts));
+        }
+        if !for_all {
+            return Ok(checkpoint);
+        }
+        let shared = Checkpoint::shared((group.rank() == 0).then_some(checkpoint), group)?;
+        shared.ok_or_else(|| Error::argument("train: worker 0 has given no checkpoint"))
+    }
+}
