@@ -76,6 +76,11 @@ pub struct TrainDigits {
     /// Images per step [default: 16 for mlp and transformer, 32 for cnn]
     #[arg(long, value_parser = value_parser!(u32).range(1..))]
     pub batch: Option<u32>,
+    /// Batch norm over all gradient shards of a step, instead of each [default: false]
+    ///
+    /// PyTorch's SyncBatchNorm. It changes the weights; how many workers there are does not.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub sync_batch_norm: Option<bool>,
     #[command(flatten)]
     pub run: Run,
 }

@@ -29,6 +29,7 @@
 // The derive macro writes `::elinvar_nn::Module`, here as everywhere.
 extern crate self as elinvar_nn;
 
+mod across;
 mod buffer;
 mod capture;
 pub mod data;
@@ -48,6 +49,7 @@ mod param;
 mod reads;
 pub mod train;
 
+pub use across::AcrossShards;
 pub use buffer::{Buffer, DrawnStream, Mode, RandomState};
 pub use elinvar_derive::Module;
 pub use elinvar_ops::Backend;

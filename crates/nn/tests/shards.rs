@@ -1,12 +1,14 @@
 //! Gradient shards: what a step with them is, and that it is the same for any number of workers.
 
-use elinvar_core::{DType, Error, HostTensor, Result, Shape};
+mod support;
+
+use elinvar_core::{DType, Error, Result};
 use elinvar_cpu::{Cpu, CpuDevice};
 use elinvar_distributed::Group;
 use elinvar_io::weights_hash;
-use elinvar_nn::data::{Chars, Loader, Pairs, Text, digits};
+use elinvar_nn::data::{Chars, Loader, Text};
 use elinvar_nn::layers::{Linear, TransformerEncoderLayer, TransformerOptions};
-use elinvar_nn::models::{DigitsCnn, DigitsMlp, Gpt2, Gpt2Config, digit_pairs};
+use elinvar_nn::models::{DigitsCnn, DigitsMlp, Gpt2, Gpt2Config};
 use elinvar_nn::optim::{AdamW, Optimizer, Sgd};
 use elinvar_nn::train::{
     Callback, Checkpoint, Checkpoints, Classification, NextToken, Objective, OnDemand, Report, Source, Step,
@@ -17,25 +19,9 @@ use elinvar_reference::{Reference, ReferenceDevice};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
+use support::{cpu, on, pairs};
 
 const SHARDS: usize = 8;
-
-fn cpu() -> CpuDevice {
-    CpuDevice::shared().unwrap()
-}
-
-/// The first digits.
-fn pairs(n: usize) -> Arc<Pairs> {
-    let all = digit_pairs(&digits().unwrap()).unwrap();
-    let first = |x: &HostTensor, shape: &[usize]| {
-        let bytes = x.data().to_le_bytes();
-        let size = bytes.len() / x.shape().dims()[0];
-        let data = elinvar_core::HostData::from_le_bytes(x.dtype(), &bytes[..n * size]).unwrap();
-        HostTensor::new(Shape::new(shape).unwrap(), data).unwrap()
-    };
-    Arc::new(Pairs::new(first(all.x(), &[n, 1, 8, 8]), first(all.y(), &[n])).unwrap())
-}
 
 /// Ends a run after a step.
 struct StopAt(u64);
@@ -149,15 +135,6 @@ fn text(group: &Group, how: How<'_>) -> Result<(String, Report)> {
     let config = Gpt2Config::new(1, 2, 16, 8, 32).dropout(0.1);
     let net: Gpt2<Cpu> = Gpt2::new(config, &mut Generator::new(1), &cpu())?;
     train(&net, &loader, NextToken, group, how, &cpu())
-}
-
-/// What every worker returns, by rank.
-fn on<T: Send>(workers: usize, work: impl Fn(&Group) -> T + Sync) -> Vec<T> {
-    thread::scope(|s| {
-        let work = &work;
-        let all: Vec<_> = Group::threads(workers).into_iter().map(|g| s.spawn(move || work(&g))).collect();
-        all.into_iter().map(|t| t.join().unwrap()).collect()
-    })
 }
 
 /// The same hash and report on every worker of every group.

@@ -4,6 +4,8 @@
 //! How it can be wrong: the mode. In training a sample's result depends on the rest of its batch
 //! and the running statistics are updated; after `eval()` neither is the case.
 
+use super::sync_batch_norm::over_shards;
+use crate::across::{self, AcrossShards};
 use crate::{Buffer, Layer, Mode, Module, Param, init};
 use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
@@ -39,6 +41,7 @@ pub struct BatchNorm<B: Backend, const AXES: usize> {
     /// Number of training batches so far, i64, shape [].
     pub num_batches_tracked: Option<Buffer<B>>,
     mode: Mode,
+    across: AcrossShards,
     channels: usize,
     momentum: Option<f64>,
     eps: f64,
@@ -59,6 +62,7 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
             weight: Some(Param::new(ones)),
             bias: Some(Param::new(zeros)),
             mode: Mode::new(),
+            across: AcrossShards::new(false),
             channels,
             momentum: Some(0.1),
             eps: 1e-5,
@@ -95,6 +99,15 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
         (self.running_mean, self.running_var, self.num_batches_tracked) = (None, None, None);
         self
     }
+    /// In a training step of several gradient shards, mean and variance are those of all shards and
+    /// not of each: PyTorch's `SyncBatchNorm`. Running statistics follow them. The shards of a worker
+    /// then run side by side, which holds the tensors of all of them; each layer sums five times over
+    /// all workers. Elsewhere it is a batch norm like others.
+    #[must_use]
+    pub fn sync(self) -> Self {
+        self.across.set(true);
+        self
+    }
     fn run(&self, x: &Tensor<B>) -> Result<Tensor<B>> {
         let fits = x.rank() == AXES + 2 || (AXES == 1 && x.rank() == 2);
         if !fits {
@@ -118,6 +131,9 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
         let running = buffers.map(|(mean, var)| (mean.get(), var.get()));
         let pair = running.as_ref().map(|(mean, var)| (mean, var));
         let training = self.mode.is_training() || running.is_none();
+        if training && self.across.is_on() && across::is_in_shard() {
+            return self.run_over_shards(x, pair, weight.as_ref(), bias.as_ref());
+        }
         let count = self.num_batches_tracked.as_ref().filter(|_| training && x.numel() > 0);
         let next = count.map(|c| no_grad(|| c.get() + 1));
         let momentum = match (self.momentum, &next) {
@@ -136,6 +152,30 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
         }
         Ok(out.y)
     }
+    fn run_over_shards(
+        &self,
+        x: &Tensor<B>,
+        running: Option<(&Tensor<B>, &Tensor<B>)>,
+        weight: Option<&Tensor<B>>,
+        bias: Option<&Tensor<B>>,
+    ) -> Result<Tensor<B>> {
+        let count = self.num_batches_tracked.as_ref();
+        let next = count.map(|c| no_grad(|| c.get() + 1));
+        let momentum = || match (self.momentum, &next) {
+            (Some(m), _) => Ok(m),
+            (None, Some(n)) => Ok(n.to_host()?.to_f64_vec().first().map_or(0.0, |n| 1.0 / n)),
+            (None, None) => Ok(0.0),
+        };
+        let (y, new) = over_shards(x, running, weight, bias, momentum, self.eps)?;
+        if let (Some(new), Some(mean), Some(var)) = (new, &self.running_mean, &self.running_var) {
+            mean.set(&new[0])?;
+            var.set(&new[1])?;
+            if let (Some(count), Some(next)) = (count, &next) {
+                count.set(next)?;
+            }
+        }
+        Ok(y)
+    }
 }
 
 impl<B: Backend, const AXES: usize> Layer<B> for BatchNorm<B, AXES> {
@@ -151,6 +191,9 @@ impl<B: Backend, const AXES: usize> fmt::Display for BatchNorm<B, AXES> {
         match self.momentum {
             Some(m) => write!(f, "momentum {m}, ")?,
             None => f.write_str("cumulative, ")?,
+        }
+        if self.across.is_on() {
+            f.write_str("sync, ")?;
         }
         write!(f, "eps {:e})", self.eps)
     }

@@ -24,6 +24,7 @@ pub(crate) mod positions;
 pub mod recurrent;
 mod reshape;
 mod rotary;
+mod sync_batch_norm;
 mod transformer;
 mod upsample;
 
@@ -61,6 +62,7 @@ pub use positions::SinusoidalPositions;
 pub use recurrent::{GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, Recurrent, RecurrentOptions};
 pub use reshape::{Flatten, Identity, PixelShuffle, PixelUnshuffle, Unflatten};
 pub use rotary::{Rotary, RotaryScaling, RotaryTable};
+pub use sync_batch_norm::convert_sync_batchnorm;
 pub use transformer::{
     MlpActivation, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer,
     TransformerOptions,

@@ -1,7 +1,7 @@
 //! The contents of a module, collected.
 
 use super::Seen;
-use crate::{Buffer, Mode, Param, RandomState};
+use crate::{AcrossShards, Buffer, Mode, Param, RandomState};
 use elinvar_ops::Backend;
 
 /// All mutable state of a module, in the order of the fields.
@@ -14,11 +14,13 @@ pub struct Leaves<'a, B: Backend> {
     pub modes: Vec<&'a Mode>,
     /// Random number generators.
     pub randoms: Vec<(String, &'a RandomState)>,
+    /// Layers that may take statistics over all gradient shards.
+    pub across: Vec<&'a AcrossShards>,
 }
 
 impl<B: Backend> Default for Leaves<'_, B> {
     fn default() -> Self {
-        Leaves { params: vec![], buffers: vec![], modes: vec![], randoms: vec![] }
+        Leaves { params: vec![], buffers: vec![], modes: vec![], randoms: vec![], across: vec![] }
     }
 }
 
@@ -29,6 +31,7 @@ impl<'a, B: Backend> Leaves<'a, B> {
             Seen::Buffer(b) => self.buffers.push((name.to_owned(), b)),
             Seen::Mode(m) => self.modes.push(m),
             Seen::Random(r) => self.randoms.push((name.to_owned(), r)),
+            Seen::Across(a) => self.across.push(a),
             Seen::Begin(_) | Seen::End | Seen::Factor(..) => {}
         }
     }

@@ -39,7 +39,7 @@ pub use rename::Rename;
 pub(crate) use state::save;
 pub use state::{LoadReport, StateDict, Strict};
 
-use crate::{Buffer, Mode, Param, RandomState};
+use crate::{AcrossShards, Buffer, Mode, Param, RandomState};
 use elinvar_core::{DType, Result};
 use elinvar_ops::Backend;
 use std::fmt::Display;
@@ -196,6 +196,8 @@ pub enum Seen<'a, 'k, B: Backend> {
     Mode(&'a Mode),
     /// A random number generator.
     Random(&'a RandomState),
+    /// Whether a layer takes statistics over all gradient shards.
+    Across(&'a AcrossShards),
 }
 
 /// A visit of a module: the name so far, and the visitor.
@@ -237,6 +239,10 @@ impl<'a, 'v, B: Backend> Visit<'a, 'v, B> {
     /// A random number generator of this name.
     pub fn random(&mut self, name: &str, r: &'a RandomState) {
         self.under(name, |v| (v.see)(&v.path, Seen::Random(r)));
+    }
+    /// Of this name, whether a layer takes statistics over all gradient shards.
+    pub fn across_shards(&mut self, name: &str, a: &'a AcrossShards) {
+        self.under(name, |v| (v.see)(&v.path, Seen::Across(a)));
     }
     /// The root has no name and adds no dot.
     fn under(&mut self, name: &str, f: impl FnOnce(&mut Self)) {

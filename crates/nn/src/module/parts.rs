@@ -45,7 +45,7 @@ impl Parts {
                     }
                 }
             }
-            Seen::Factor(..) | Seen::Buffer(_) | Seen::Mode(_) | Seen::Random(_) => {}
+            Seen::Factor(..) | Seen::Buffer(_) | Seen::Mode(_) | Seen::Random(_) | Seen::Across(_) => {}
         }
     }
 }

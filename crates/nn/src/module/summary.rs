@@ -41,7 +41,7 @@ impl Rows {
             }
             Seen::Param(p) => self.holds(p.get().numel()),
             Seen::Buffer(_) => self.holds(0),
-            Seen::Factor(..) | Seen::Mode(_) | Seen::Random(_) => {}
+            Seen::Factor(..) | Seen::Mode(_) | Seen::Random(_) | Seen::Across(_) => {}
         }
     }
     fn holds(&mut self, weights: usize) {

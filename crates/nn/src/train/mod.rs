@@ -37,6 +37,7 @@ mod capture;
 mod checkpoint;
 mod early;
 mod evaluate;
+mod lockstep;
 mod objective;
 mod recorded;
 mod resume;

@@ -20,7 +20,7 @@ pub struct Measured<B: Backend> {
 
 /// Computes the loss of a model on a batch. Implemented for closures
 /// `|model, batch| Measured { .. }`.
-pub trait Objective<B: Backend, M: ?Sized, Batch> {
+pub trait Objective<B: Backend, M: ?Sized, Batch>: Sync {
     /// The batch's loss. May panic as tensors do; the trainer turns that into an error.
     ///
     /// # Errors
@@ -28,7 +28,9 @@ pub trait Objective<B: Backend, M: ?Sized, Batch> {
     fn measure(&self, model: &M, batch: &Batch) -> Result<Measured<B>>;
 }
 
-impl<B: Backend, M: ?Sized, Batch, F: Fn(&M, &Batch) -> Result<Measured<B>>> Objective<B, M, Batch> for F {
+impl<B: Backend, M: ?Sized, Batch, F: Fn(&M, &Batch) -> Result<Measured<B>> + Sync> Objective<B, M, Batch>
+    for F
+{
     fn measure(&self, model: &M, batch: &Batch) -> Result<Measured<B>> {
         self(model, batch)
     }

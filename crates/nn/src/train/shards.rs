@@ -11,10 +11,10 @@
 use super::capture::Undo;
 use super::objective::Measured;
 use super::shard_sum::{Slot, SlotSums};
-use super::train_step::{Batches, TrainStep};
+use super::train_step::{ErasedObjective, Given, TrainStep};
 use super::zero::Zero;
 use crate::module::Leaves;
-use crate::optim::Optimizer;
+use crate::optim::{GradScaler, Optimizer};
 use crate::{Module, Param};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, HostTensor, Result};
@@ -33,7 +33,7 @@ pub(super) struct Sharding {
 }
 
 /// What all shards of a step begin with.
-struct Start<'m, B: Backend> {
+pub(super) struct Start<'m, B: Backend> {
     leaves: Leaves<'m, B>,
     params: Vec<(String, &'m Param<B>)>,
     streams: Vec<Stream>,
@@ -41,7 +41,7 @@ struct Start<'m, B: Backend> {
 }
 
 /// A shard on its way through its batches.
-struct Shard<B: Backend> {
+pub(super) struct Shard<B: Backend> {
     streams: Vec<Stream>,
     buffers: Vec<Tensor<B>>,
     gradients: Option<Gradients<B>>,
@@ -87,13 +87,13 @@ impl<'m, B: Backend> Start<'m, B> {
         }
     }
     /// Gives the model the random numbers and buffers of a shard.
-    fn enter(&self, shard: &Shard<B>) -> Result<()> {
+    pub(super) fn enter(&self, shard: &Shard<B>) -> Result<()> {
         let randoms = self.leaves.randoms.iter().zip(&shard.streams);
         randoms.for_each(|((_, r), stream)| r.set_state(*stream));
         self.leaves.buffers.iter().zip(&shard.buffers).try_for_each(|((_, b), value)| b.set(value))
     }
     /// Takes them back.
-    fn leave(&self, shard: &mut Shard<B>) {
+    pub(super) fn leave(&self, shard: &mut Shard<B>) {
         shard.streams = self.leaves.randoms.iter().map(|(_, r)| r.state()).collect();
         shard.buffers = self.leaves.buffers.iter().map(|(_, b)| b.get()).collect();
     }
@@ -127,7 +127,78 @@ impl<'m, B: Backend> Start<'m, B> {
     }
 }
 
-impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
+/// Forward and backward pass of a batch of a shard.
+pub(super) struct Pass<'a, B: Backend, M, D> {
+    pub objective: &'a dyn ErasedObjective<B, M, D>,
+    pub model: &'a M,
+    pub amp: Option<DType>,
+}
+
+/// What they give.
+pub(super) struct Passed<B: Backend> {
+    samples: usize,
+    loss_dtype: DType,
+    /// Of the loss times samples, and gradients; none without samples.
+    of_loss: Option<(Array<B>, Gradients<B>)>,
+    metrics: Vec<(&'static str, Array<B>)>,
+}
+
+/// The loss of which the gradient is taken.
+pub(super) fn scaled<B: Backend>(scaler: &mut Option<GradScaler<B>>, loss: &Tensor<B>) -> Result<Tensor<B>> {
+    match scaler {
+        Some(scaler) => scaler.scale(loss),
+        None => Ok(loss.clone()),
+    }
+}
+
+impl<B: Backend, M, D> Pass<'_, B, M, D> {
+    pub(super) fn run(
+        &self,
+        batch: &D,
+        scaled: impl FnOnce(&Tensor<B>) -> Result<Tensor<B>>,
+    ) -> Result<Passed<B>> {
+        let measure = || self.objective.measure(self.model, batch);
+        let m = match self.amp {
+            Some(half) => autocast(half, measure)?,
+            None => measure()?,
+        };
+        let loss_dtype = m.loss.dtype().compute();
+        let metrics = m.metrics.iter().map(|(name, x)| Ok((*name, wide(x)?))).collect::<Result<_>>()?;
+        // The mean of no samples is NaN, and has no part in a sum.
+        let of_loss = if m.samples == 0 {
+            None
+        } else {
+            let loss = m.loss.to_dtype(loss_dtype) * m.samples as f64;
+            let gradients = scaled(&loss)?.backward();
+            Some((loss.detach().array().clone(), gradients))
+        };
+        Ok(Passed { samples: m.samples, loss_dtype, of_loss, metrics })
+    }
+}
+
+impl<B: Backend> Shard<B> {
+    /// Adds the next batch.
+    pub(super) fn add(&mut self, passed: Passed<B>) -> Result<()> {
+        self.loss_dtype = passed.loss_dtype;
+        self.samples += passed.samples;
+        let mut metrics = vec![];
+        for (i, (name, x)) in passed.metrics.into_iter().enumerate() {
+            let had = self.metrics.get(i).filter(|had| had.0 == name).map(|had| had.1.clone());
+            metrics.extend(plus(had, Some(x))?.map(|x| (name, x)));
+        }
+        self.metrics = metrics;
+        if let Some((loss, gradients)) = passed.of_loss {
+            self.loss = plus(self.loss.take(), Some(loss))?;
+            match &mut self.gradients {
+                None => self.gradients = Some(gradients),
+                Some(sum) => sum.accumulate(gradients)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<B: Backend, M: Module<B>, D: Send> TrainStep<'_, B, M, D> {
     /// One step: for the mean gradient of `n` batches, of which `batches` gives this worker's
     /// shards, batch after batch. Gives what was measured of all shards of all workers.
     pub(super) fn run_shards(
@@ -136,7 +207,7 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
         n: usize,
         sharding: &Sharding,
         device: &B::Device,
-        batches: &mut Batches<'_, D>,
+        batches: &mut Given<'_, D>,
     ) -> Result<Vec<Measured<B>>> {
         let undo = Undo::<B>::of(self.model);
         let Mean { told, mut gradients, updated } = match self.summed(n, sharding, device, batches) {
@@ -162,11 +233,13 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
     fn summed(
         &mut self,
         n: usize,
-        Sharding { runs, group, shares }: &Sharding,
+        sharding: &Sharding,
         device: &B::Device,
-        batches: &mut Batches<'_, D>,
+        batches: &mut Given<'_, D>,
     ) -> Result<Mean<B>> {
+        let Sharding { runs, group, shares } = sharding;
         let start = Start::of(self.model);
+        let side_by_side = start.leaves.across.iter().any(|a| a.is_on());
         let mine = runs.of(group.rank());
         let mut shards: Vec<Option<Shard<B>>> = mine.clone().map(|i| Some(start.shard(i))).collect();
         let mut sums = TreeSum::new(mine.start);
@@ -175,10 +248,27 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
         let mut last = vec![];
         for i in 0..n * shards.len() {
             let at = i % shards.len();
+            if side_by_side && at == 0 {
+                let mut all = vec![];
+                (i..i + shards.len()).try_for_each(|i| {
+                    batches(i, &mut |batch| {
+                        all.push(batch);
+                        Ok(())
+                    })
+                })?;
+                self.side_by_side(&start, &mut shards, all, sharding, device)?;
+            }
             let shard = shards[at].as_mut().expect("it is taken out after its last batch");
-            start.enter(shard)?;
-            batches(i, &mut |batch| try_run(|| self.add_to(shard, batch))?)?;
-            start.leave(shard);
+            if !side_by_side {
+                start.enter(shard)?;
+                batches(i, &mut |batch| {
+                    let (objective, model, amp) = (&*self.objective, self.model, self.amp);
+                    let (pass, scaler) = (Pass { objective, model, amp }, &mut self.scaler);
+                    let done = try_run(|| pass.run(&batch, |loss| scaled(scaler, loss)))??;
+                    shard.add(done)
+                })?;
+                start.leave(shard);
+            }
             let these: Vec<_> = shard.metrics.iter().map(|(name, _)| *name).collect();
             if *names.get_or_insert_with(|| these.clone()) != these {
                 return Err(Error::argument(format!(
@@ -201,38 +291,6 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
         self.set_buffers(&start, group, &total, last)?;
         start.end();
         mean(&start, &total, names.unwrap_or_default())
-    }
-
-    /// Forward and backward pass of a batch of a shard.
-    fn add_to(&mut self, shard: &mut Shard<B>, batch: &D) -> Result<()> {
-        let measure = || self.objective.measure(self.model, batch);
-        let m = match self.amp {
-            Some(half) => autocast(half, measure)?,
-            None => measure()?,
-        };
-        shard.loss_dtype = m.loss.dtype().compute();
-        shard.samples += m.samples;
-        let mut metrics = vec![];
-        for (i, (name, x)) in m.metrics.iter().enumerate() {
-            let had = shard.metrics.get(i).filter(|had| had.0 == *name).map(|had| had.1.clone());
-            metrics.extend(plus(had, Some(wide(x)?))?.map(|x| (*name, x)));
-        }
-        shard.metrics = metrics;
-        // The mean of no samples is NaN, and has no part in a sum.
-        if m.samples == 0 {
-            return Ok(());
-        }
-        let loss = m.loss.to_dtype(shard.loss_dtype) * m.samples as f64;
-        let g = match &mut self.scaler {
-            Some(scaler) => scaler.scale(&loss)?.backward(),
-            None => loss.backward(),
-        };
-        shard.loss = plus(shard.loss.take(), Some(loss.detach().array().clone()))?;
-        match &mut shard.gradients {
-            None => shard.gradients = Some(g),
-            Some(sum) => sum.accumulate(g)?,
-        }
-        Ok(())
     }
 
     /// The buffers after a step: floats are the mean over the shards that have set them; others,

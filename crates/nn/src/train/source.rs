@@ -46,7 +46,7 @@ impl<B: Backend> Feed<Batch<B>> for DeviceBatches<'_, B> {
 /// alone, so that a run can be resumed.
 pub trait Source<B: Backend> {
     /// A batch on the device.
-    type Batch;
+    type Batch: Send;
     /// Batches in an epoch.
     fn batches(&self) -> usize;
     /// The batches of an epoch from batch `start` on; an iterator is a feed by [`OnDemand`].

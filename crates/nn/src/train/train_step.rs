@@ -22,7 +22,7 @@ use elinvar_ops::recording::{Place, observe_step};
 use elinvar_tensor::{Gradients, Tensor, autocast, autocast_dtype, isolated, try_run};
 
 /// A type-erased objective, so that its users have one type parameter less.
-pub(super) trait ErasedObjective<B: Backend, M, D> {
+pub(super) trait ErasedObjective<B: Backend, M, D>: Sync {
     fn measure(&self, model: &M, batch: &D) -> Result<Measured<B>>;
 }
 
@@ -42,6 +42,8 @@ pub(super) enum Clip {
 
 /// Gives the batch of a number to a function.
 pub(super) type Batches<'b, D> = dyn FnMut(usize, &mut dyn FnMut(&D) -> Result<()>) -> Result<()> + 'b;
+/// The same, to be kept.
+pub(super) type Given<'b, D> = dyn FnMut(usize, &mut dyn FnMut(D) -> Result<()>) -> Result<()> + 'b;
 
 /// A training step of a model: the gradients of an objective, clipped, and an optimiser's step with
 /// them.

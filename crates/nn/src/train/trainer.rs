@@ -428,7 +428,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         if let Some(sharding) = &self.sharding {
             let mine = n * sharding.runs.of(sharding.group.rank()).len();
             self.one.run_shards(self.optimizer, n, sharding, device, &mut |i, f| {
-                f(&next(epoch)?)?;
+                f(next(epoch)?)?;
                 if i + 1 < mine {
                     epoch.gather();
                     epoch.send();

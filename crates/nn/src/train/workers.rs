@@ -67,7 +67,9 @@ impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
         group.agree("set of data", self.source.fingerprint()?.as_bytes())?;
         let weights = self.model.state_dict()?;
         let of = |(name, x): (&String, &HostTensor)| format!("{name} {} {}\n", x.dtype(), x.shape());
-        group.agree("model", weights.iter().map(of).collect::<String>().as_bytes())?;
+        let across: Vec<bool> = self.model.leaves().across.iter().map(|a| a.is_on()).collect();
+        let model = format!("{}{across:?}", weights.iter().map(of).collect::<String>());
+        group.agree("model", model.as_bytes())?;
         group.agree("weights", weights_hash(&weights).as_bytes())?;
         // The groups are those of all parameters; the states are not read.
         let zero = |x: &Array<B>| HostData::full(x.dtype(), x.shape().numel(), 0.into());

@@ -14,6 +14,7 @@ use crate::plot::digit_sheet;
 use crate::progress::{Progress, SAMPLES, Watch};
 use elinvar::nn::Module;
 use elinvar::nn::data::digits;
+use elinvar::nn::layers::convert_sync_batchnorm;
 use elinvar::nn::loader::Loader;
 use elinvar::nn::models::digit_pairs;
 use elinvar::nn::optim::schedule::LinearLr;
@@ -43,12 +44,16 @@ pub fn run(args: &TrainDigits, worker: &Worker, out: &mut dyn Write) -> Result<V
     let lr = run_dir.setting("lr", args.run.lr, || recipe.lr)?;
     let amp = run_dir.newer_setting("amp", args.run.amp)?.dtype();
     let shards = run_dir.newer_setting("shards", args.run.shards)?.0;
+    let sync = run_dir.newer_setting("sync-batch-norm", args.sync_batch_norm)?;
     run_dir.agree()?;
 
     let (train, test) = digits()?.split(seed, TEST_PART)?;
     let (train_pairs, test_pairs) = (Arc::new(digit_pairs(&train)?), digit_pairs(&test)?);
     let loader = Loader::new(train_pairs, batch)?.shuffle(seed);
     let net = Network::new(model, seed, device);
+    if sync && convert_sync_batchnorm(&net) == 0 {
+        return Err(Error::argument(format!("--sync-batch-norm: {model} has no batch norm; cnn has")));
+    }
     let mut optimizer = recipe.optimizer(lr);
     let steps = loader.batches() as u64;
     let total = steps * epochs as u64;
