@@ -110,7 +110,7 @@ pub(crate) fn step<B: Backend, M: Module<B> + 'static>(
     kind: impl Into<Kind>,
     net: M,
     batch: Vec<Tensor<B>>,
-    loss: impl Fn(&M, &[Tensor<B>]) -> Result<Tensor<B>> + 'static,
+    loss: impl Fn(&M, &[Tensor<B>]) -> Result<Tensor<B>> + Sync + 'static,
 ) -> Result<Task> {
     let Kind { made, amp, decays } = kind.into();
     let mut adam: Box<dyn Optimizer<B>> =
