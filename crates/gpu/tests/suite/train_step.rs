@@ -297,7 +297,7 @@ fn changes_between_steps_are_seen() {
 /// as good as any.
 /// `records`: what makes the plain step does not mind what its objective keeps.
 fn refused<B: Backend>(d: &B::Device, records: bool) {
-    type F<B> = Box<dyn Fn(&Net<B>, &Pair<B>) -> Result<Measured<B>>>;
+    type F<B> = Box<dyn Fn(&Net<B>, &Pair<B>) -> Result<Measured<B>> + Sync>;
     let kept = Mutex::new(vec![]);
     let loss = |loss: Tensor<B>| Ok(Measured { loss, samples: 1, metrics: vec![] });
     let all: Vec<(&str, ErrorKind, F<B>)> = vec![
