@@ -2,13 +2,13 @@
 //!
 //! Its plan (`elinvar_gpu_kernels::gemm::plan`) says which kernel and tile it is. With autotuning
 //! on (`tune`), all candidates of the plan are timed for a product of some size, and the fastest is
-//! taken: other tiles, the other kernel, the vendor's library (cuBLASLt).
+//! taken: other tiles, the other kernel, the vendor's library.
 
 use crate::backend::{GpuView, layouts, one, steps};
 use crate::buffer::GpuBuffer;
-use crate::cublaslt;
 use crate::device::GpuDevice;
 use crate::tune::MEASURED;
+use crate::vendor_gemm;
 use elinvar_core::explain::explain;
 use elinvar_core::{DType, Layout, Result};
 use elinvar_driver::Driver;
@@ -103,7 +103,7 @@ impl<'a, D: Driver> FastGemm<'a, D> {
                 tile.map(|tile| self.by_mma(tile)).transpose()
             }
             (FastGemmCandidate::VendorLibrary, _) if !self.is_plain => Ok(None),
-            (FastGemmCandidate::VendorLibrary, _) => cublaslt::multiply(self.d, self.factors()),
+            (FastGemmCandidate::VendorLibrary, _) => vendor_gemm::multiply(self.d, self.factors()),
         }
     }
     fn planned(&self) -> Result<GpuBuffer<D>> {

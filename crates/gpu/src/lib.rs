@@ -10,8 +10,8 @@
 //! * `allocator`: the caching allocator. `fusion`: elementwise fusion of deferred maps. `capture`:
 //!   recorded work, as CUDA graphs. `submit`: work for a queue. `queues`: streams, and what orders
 //!   them. `uses`: what memory was used for.
-//! * `gemm_fast`: GEMM on tensor cores. `cublaslt`: GEMM by the vendor's library. `probe_f64_mma`:
-//!   is DMMA exact here?
+//! * `gemm_fast`: GEMM on tensor cores. `vendor_gemm`: GEMM by the vendor's library.
+//!   `probe_f64_mma`: is DMMA exact here?
 //! * `tune`: autotuning of GEMM and convolution. `update`: optimiser steps, all parameters in few
 //!   launches. `range`: ranges of indices. `timeline`: the device's part in a profile.
 //!
@@ -29,7 +29,6 @@ mod allocator;
 mod backend;
 mod buffer;
 mod capture;
-mod cublaslt;
 mod device;
 mod fusion;
 mod gemm_fast;
@@ -42,6 +41,7 @@ mod timeline;
 mod tune;
 mod update;
 mod uses;
+mod vendor_gemm;
 
 pub use buffer::GpuBuffer;
 pub use capture::Graph;

@@ -1,8 +1,9 @@
 //! What a process finds out once, or has for itself alone: a device's memory, a vendor's library.
-//! Each is tried in a child of this test, on an emulated CUDA device.
+//! Each is tried in a child of this test, on an emulated device: NVIDIA's, and AMD's where another
+//! library is behind it.
 
 use elinvar_core::{DType, ErrorKind, Precision};
-use elinvar_driver::{Cuda, Driver};
+use elinvar_driver::{Cuda, Driver, Hip};
 use elinvar_gpu::{Gpu, GpuDevice};
 use elinvar_nn::layers::Linear;
 use elinvar_nn::optim::{Adam, Optimizer};
@@ -18,14 +19,17 @@ use std::process::Command;
 fn alone(test: &str, vars: &[(&str, &str)]) {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args([test, "--exact", "--ignored", "--nocapture", "--test-threads", "1"]);
-    child.env("ELINVAR_CUDA_LIBRARY", emulated_cuda::library().expect("it was built for this test"));
+    let there = "it was built for this test";
+    child.env("ELINVAR_CUDA_LIBRARY", emulated_cuda::library().expect(there));
+    let hip = emulated_hip::library().expect(there);
+    child.env("ELINVAR_HIP_LIBRARY", &hip).env("ELINVAR_COMGR_LIBRARY", &hip);
     let o = child.envs(vars.iter().copied()).output().unwrap();
     let said = String::from_utf8_lossy(&o.stdout).into_owned() + &String::from_utf8_lossy(&o.stderr);
     assert!(o.status.success() && said.contains("1 passed"), "{said}");
 }
 
-fn device() -> GpuDevice<Cuda> {
-    GpuDevice::new(Cuda::open(0).unwrap(), 0)
+fn device<D: Driver>() -> GpuDevice<D> {
+    GpuDevice::new(D::open(0).unwrap(), 0)
 }
 
 const FEATURES: usize = 64;
@@ -57,7 +61,7 @@ fn training_goes_on_with_a_smaller_batch() {
 #[test]
 #[ignore = "a child of another test"]
 fn memory_runs_out() {
-    let d = device();
+    let d = device::<Cuda>();
     assert_eq!(d.info().unwrap().memory, Some(40 << 20));
     let model = Linear::<Gpu<Cuda>>::new(FEATURES, FEATURES, &mut Generator::new(1), &d);
     let same = Linear::<Reference>::new(FEATURES, FEATURES, &mut Generator::new(1), &ReferenceDevice);
@@ -85,20 +89,47 @@ fn memory_runs_out() {
 }
 
 #[test]
-fn a_vendors_library_does_products_where_it_is_faster() {
-    let cache = tempfile::tempdir().unwrap();
+fn cublaslt_does_products_where_it_is_faster() {
     let library = emulated_cuda::library().unwrap();
-    let library = library.to_str().expect("UTF-8");
+    a_vendors_library_is_taken("products_of_cublaslt", ("ELINVAR_CUBLASLT_LIBRARY", &library), &[], 3);
+}
+
+/// On an MI300, whose units multiply TF32, on an MI250, whose units do not, and on an RX 7900,
+/// which has none for f32.
+#[test]
+fn hipblaslt_does_products_where_it_is_faster() {
+    let library = emulated_hip::library().unwrap();
+    for (arch, types) in [("gfx942", 3), ("gfx90a", 3), ("gfx1100", 2)] {
+        let arch = ("ELINVAR_EMULATED_HIP_ARCH", arch);
+        a_vendors_library_is_taken(
+            "products_of_hipblaslt",
+            ("ELINVAR_HIPBLASLT_LIBRARY", &library),
+            &[arch],
+            types,
+        );
+    }
+}
+
+/// Tuning finds a library to be the fastest for products of so many types, and only fast ones; what
+/// is known of them stays right without it.
+fn a_vendors_library_is_taken(
+    child: &str,
+    (name, library): (&str, &Path),
+    vars: &[(&str, &str)],
+    types: usize,
+) {
+    let cache = tempfile::tempdir().unwrap();
+    let named = (name, library.to_str().expect("UTF-8"));
     let dir = ("ELINVAR_CACHE_DIR", cache.path().to_str().expect("UTF-8"));
-    alone("their_products", &[("ELINVAR_TUNE", "1"), ("ELINVAR_CUBLASLT_LIBRARY", library), dir]);
+    alone(child, &[vars, &[("ELINVAR_TUNE", "1"), named, dir]].concat());
     let kept = || kept(cache.path());
     let all = kept();
     // The emulated library's products count for fewer instructions than any kernel has.
     let theirs: Vec<&str> = all.lines().filter(|l| l.ends_with(": vendor library")).collect();
-    assert!(theirs.len() >= 3 && theirs.iter().all(|l| l.starts_with("fast ")), "{all}");
+    assert!(theirs.len() >= types && theirs.iter().all(|l| l.starts_with("fast ")), "{all}");
     // Kept for other runs; without the library, they are as always.
-    alone("their_products", &[("ELINVAR_CUBLASLT_LIBRARY", library), dir]);
-    alone("their_products", &[("ELINVAR_CUBLASLT_LIBRARY", "/nowhere/cublas.so"), dir]);
+    alone(child, &[vars, &[named, dir]].concat());
+    alone(child, &[vars, &[(name, "/nowhere/blas.so"), dir]].concat());
     assert_eq!(kept(), all);
 }
 
@@ -156,33 +187,42 @@ fn their_convolutions() {
         let all = [y.detach(), g.get(&x).unwrap().clone(), g.get(&w).unwrap().clone()];
         all.map(|t| t.to_dtype(DType::F32).to_vec::<f32>().unwrap())
     }
-    let d = device();
+    let d = device::<Cuda>();
     for (dtype, scale, p) in [(DType::F32, 0.37, Precision::Exact), (DType::BF16, 1.0, Precision::Fast)] {
         let got = p.scope(|| run::<Gpu<Cuda>>(dtype, scale, &d));
         assert_eq!(got, run::<Reference>(dtype, scale, &ReferenceDevice), "{dtype}");
     }
 }
 
-/// Products of whole numbers, which any order of sums and TF32 leave exact: of all types, strides
-/// and batches, also recorded.
 #[test]
 #[ignore = "a child of another test"]
-fn their_products() {
-    let d = device();
+fn products_of_cublaslt() {
+    their_products::<Cuda>();
+}
+#[test]
+#[ignore = "a child of another test"]
+fn products_of_hipblaslt() {
+    their_products::<Hip>();
+}
+
+/// Products of whole numbers, which any order of sums and TF32 leave exact: of all types, strides
+/// and batches, also recorded.
+fn their_products<D: Driver>() {
+    let d = device::<D>();
     let at = |sizes: &[usize], dtype: DType| {
         let n: usize = sizes.iter().product();
         let value = |i: usize| ((i * 7 + 3) % 9) as f32 - 4.0;
         let all = (0..n).map(value).collect::<Vec<f32>>();
-        let there = Tensor::<Gpu<Cuda>>::from_vec(all.clone(), sizes, &d).to_dtype(dtype);
+        let there = Tensor::<Gpu<D>>::from_vec(all.clone(), sizes, &d).to_dtype(dtype);
         (there, Tensor::<Reference>::from_vec(all, sizes, &ReferenceDevice))
     };
-    let numbers = |x: &Tensor<Gpu<Cuda>>| x.to_dtype(DType::F32).to_vec::<f32>().unwrap();
+    let numbers = |x: &Tensor<Gpu<D>>| x.to_dtype(DType::F32).to_vec::<f32>().unwrap();
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let (x, rx) = at(&[40, 48], dtype);
         let (w, rw) = at(&[48, 33], dtype);
         let (t, rt) = at(&[33, 48], dtype);
         let (b, rb) = at(&[3, 48, 20], dtype);
-        let fast = |f: &dyn Fn() -> Tensor<Gpu<Cuda>>| numbers(&Precision::Fast.scope(f));
+        let fast = |f: &dyn Fn() -> Tensor<Gpu<D>>| numbers(&Precision::Fast.scope(f));
         assert_eq!(fast(&|| x.matmul(&w)), rx.matmul(&rw).to_vec::<f32>().unwrap());
         assert_eq!(fast(&|| x.matmul(&t.t())), rx.matmul(&rt.t()).to_vec::<f32>().unwrap());
         assert_eq!(fast(&|| w.t().matmul(&x.t())), rw.t().matmul(&rx.t()).to_vec::<f32>().unwrap());
@@ -236,7 +276,7 @@ fn wgmma_is_used_where_it_can_be() {
 #[ignore = "a child of another test"]
 fn products_by_wgmma() {
     let by = std::env::var("ELINVAR_TEST_BY").expect("a parent");
-    let d = device();
+    let d = device::<Cuda>();
     let at = |sizes: &[usize]| Tensor::<Gpu<Cuda>>::ones(sizes, DType::F16, &d);
     let (x, w, odd) = (at(&[40, 48]), at(&[48, 24]), at(&[48, 33]));
     let product = |x: &Tensor<Gpu<Cuda>>, w: &Tensor<Gpu<Cuda>>| {
@@ -296,7 +336,7 @@ fn products_of_f64() {
         y.iter().map(|v| v.to_bits()).collect()
     }
     let by = std::env::var("ELINVAR_TEST_BY").expect("a parent");
-    let d = device();
+    let d = device::<Cuda>();
     let check =
         |sizes| assert!(product::<Gpu<Cuda>>(sizes, &d) == product::<Reference>(sizes, &ReferenceDevice));
     // So small that its kernel is the one that the units are tried with.
@@ -318,7 +358,7 @@ fn numbers_go_from_device_to_device() {
 #[ignore = "a child of another test"]
 fn two_devices() {
     type B = Gpu<Cuda>;
-    let (a, b) = (device(), GpuDevice::new(Cuda::open(1).unwrap(), 1));
+    let (a, b) = (device::<Cuda>(), GpuDevice::new(Cuda::open(1).unwrap(), 1));
     assert_ne!(a, b);
     let x = rows::<B>(32, &a);
     let want = rows::<Reference>(32, &ReferenceDevice);

@@ -1,4 +1,5 @@
-//! Matrix products, as in cuBLASLt: sums in f32, in one of the many orders that are allowed.
+//! Matrix products, as in cuBLASLt and hipBLASLt: sums in f32, in one of the many orders that are
+//! allowed.
 
 use crate::machine::Memory;
 use crate::sys::raw::Raw;

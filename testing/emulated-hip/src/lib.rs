@@ -3,7 +3,8 @@
 //!
 //! As a library of C functions (`libemulated_hip.so`) it has those functions of `libamdhip64.so`
 //! and of `libamd_comgr.so` that the project loads, with the same names, types and rules:
-//! `ELINVAR_HIP_LIBRARY` and `ELINVAR_COMGR_LIBRARY` name it in place of AMD's. As a crate it is an
+//! `ELINVAR_HIP_LIBRARY` and `ELINVAR_COMGR_LIBRARY` name it in place of AMD's. Matrix products
+//! are there, too, as in hipBLASLt; `ELINVAR_HIPBLASLT_LIBRARY` may name it. As a crate it is an
 //! interpreter of LLVM IR for AMD's devices, for tests of that emitter.
 //!
 //! * `llvm`: decodes the text of a module once; whatever the emitter does not write is an error.

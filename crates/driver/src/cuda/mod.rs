@@ -9,7 +9,7 @@ mod sys;
 
 pub use crate::streams::sys::{Event, Graph, Memory, Module, PinnedMemory, Timestamp, Transfer};
 pub use sys::use_library;
-pub(crate) use sys::{CublasLt, NvidiaFunctions, maps};
+pub(crate) use sys::{NvidiaFunctions, maps};
 
 use crate::streams::sys::{Api, Physical, Shared};
 use crate::streams::{StreamDevice, Vendor};

@@ -4,4 +4,5 @@
 
 pub(crate) mod best;
 pub mod functions;
+pub mod products;
 pub mod raw;

@@ -23,7 +23,7 @@ thread_local! {
 }
 
 /// Requires a device without a sticky error.
-fn within(f: impl FnOnce(&mut Device) -> Result<(), Error>) -> Status {
+pub(super) fn within(f: impl FnOnce(&mut Device) -> Result<(), Error>) -> Status {
     DRIVER.with(|d| {
         known(CURRENT.get())?;
         d.check()?;

@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code, reason = "two C libraries")]
 
+mod blas;
 mod comgr;
 mod hip;
 mod object;

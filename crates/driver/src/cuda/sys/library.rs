@@ -1,5 +1,6 @@
 //! NVIDIA's driver library (libcuda): found at run time, loaded once.
 
+use super::CUBLASLT;
 use super::functions::{NvidiaFunctions, functions};
 use crate::streams::sys::{Api, Status};
 use crate::sys::Wanted;
@@ -71,7 +72,15 @@ fn load() -> Result<Api> {
     let (table, nvidia) = (table.map_err(lacks)?, nvidia.map_err(lacks)?);
     // SAFETY: the function is there.
     let emulated = nvidia.is_emulated.is_some_and(|f| unsafe { f() } == 1);
-    let api = Api { driver: "cuda", gpu: "NVIDIA GPU", table, nvidia: Some(nvidia), version, emulated };
+    let api = Api {
+        driver: "cuda",
+        gpu: "NVIDIA GPU",
+        table,
+        nvidia: Some(nvidia),
+        products: &CUBLASLT,
+        version,
+        emulated,
+    };
     api.check(asked, || "asking for the driver's version".into())?;
     // NO_DEVICE
     api.start(&[100])?;

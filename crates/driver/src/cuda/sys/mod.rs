@@ -12,7 +12,7 @@ mod library;
 mod tensor_map;
 
 pub use compiler::module;
-pub use cublaslt::CublasLt;
+pub use cublaslt::CUBLASLT;
 pub use device::{open, physical};
 pub use functions::NvidiaFunctions;
 pub use library::use_library;

@@ -1,5 +1,6 @@
 //! AMD's driver library (libamdhip64): found at run time, loaded once.
 
+use super::HIPBLASLT;
 use crate::streams::sys::{Api, Contexts, CopyBetween, ErrorName, Functions, Status, functions_of};
 use crate::sys::Wanted;
 use elinvar_core::{Error, Result};
@@ -80,7 +81,8 @@ fn load() -> Result<Hip> {
         unsafe { (functions(&library), properties(&library), emulated(&library)) };
     std::mem::forget(library);
     let (table, properties) = (table.map_err(lacks)?, properties.map_err(lacks)?);
-    let api = Api { driver: "rocm", gpu: "AMD GPU", table, nvidia: None, version, emulated };
+    let api =
+        Api { driver: "rocm", gpu: "AMD GPU", table, nvidia: None, products: &HIPBLASLT, version, emulated };
     // NO_DEVICE, INVALID_DEVICE: so it says where there is none.
     api.start(&[100, 101])?;
     api.check(asked, || "asking for the driver's version".into())?;

@@ -1,5 +1,6 @@
 //! A driver's library, loaded.
 
+use super::blaslt_library::BlasLtLibrary;
 use super::functions::Functions;
 use crate::cuda::NvidiaFunctions;
 use std::ffi::c_int;
@@ -13,6 +14,8 @@ pub struct Api {
     pub table: Functions,
     /// What NVIDIA's has besides.
     pub nvidia: Option<NvidiaFunctions>,
+    /// The vendor's library of products, which may be installed or not.
+    pub products: &'static BlasLtLibrary,
     /// The version as the driver counts it: of CUDA, 12040 is 12.4.
     pub version: c_int,
     /// Does the library only emulate a device?

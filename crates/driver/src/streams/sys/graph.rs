@@ -109,9 +109,9 @@ impl Graph {
         let (shared, api) = (&self.shared, self.shared.api);
         if stream.raw != self.home {
             if self.multiplies {
-                return Err(Error::unsupported(
-                    "cuda: work with products of a library is replayed in the stream in which it was recorded",
-                ));
+                return Err(Error::unsupported(api.say(format_args!(
+                    "work with products of a library is replayed in the stream in which it was recorded"
+                ))));
             }
             if let Some(ready) = &self.ready {
                 ready.precedes(shared, stream.raw)?;

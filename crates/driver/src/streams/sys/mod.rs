@@ -12,6 +12,9 @@
 #![allow(unsafe_code, reason = "the functions of a C library")]
 
 mod api;
+mod blaslt;
+mod blaslt_library;
+mod column_major;
 mod device;
 mod error;
 mod event;
@@ -26,6 +29,7 @@ mod stream;
 mod transfer;
 
 pub use api::Api;
+pub use blaslt_library::{BlasLtLibrary, BlasLtStatus};
 pub use device::{Listed, Physical, Shared, file_word};
 pub use error::Status;
 pub use event::{Event, Timestamp};

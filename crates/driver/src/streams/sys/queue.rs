@@ -1,5 +1,6 @@
 //! What a stream is given: work in order, under one lock.
 
+use super::blaslt::BlasLt;
 use super::device::Shared;
 use super::event::Event;
 use super::functions::{Address, CopyBetween, Handle};
@@ -7,7 +8,7 @@ use super::memory;
 use super::module::Module;
 use super::staging::{Pinned, Ring, SLOT_BYTES};
 use super::stream::Stream;
-use crate::cuda::{CublasLt, maps};
+use crate::cuda::maps;
 use crate::streams::Streams;
 use crate::{Slice, VendorGemm};
 use elinvar_core::{Error, Result};
@@ -87,8 +88,8 @@ pub struct Queue {
     /// What is there since the buffer wrapped around: a launch that is done again finds its
     /// numbers.
     sent: HashMap<Box<[u8]>, Address>,
-    /// NVIDIA's products, once one was asked for; nothing inside if they are not installed.
-    blas: Option<Option<CublasLt>>,
+    /// The vendor's products, once one was asked for; nothing inside if they are not installed.
+    blas: Option<Option<BlasLt>>,
 }
 
 impl Queue {
@@ -184,12 +185,9 @@ impl Queue {
         product: &VendorGemm,
         operands: &[Slice<'_, D>; 3],
     ) -> Result<bool> {
-        if shared.api.nvidia.is_none() {
-            return Ok(false);
-        }
         shared.enter()?;
         if self.blas.is_none() {
-            self.blas = Some(CublasLt::new(shared, self.stream)?);
+            self.blas = Some(BlasLt::new(shared, self.stream)?);
         }
         let operands = operands.each_ref().map(address);
         match self.blas.as_mut().and_then(Option::as_mut) {

@@ -1,5 +1,5 @@
-//! GEMM by the vendor's library (cuBLASLt): with `Precision::Fast`, and where tuning found it to be
-//! faster.
+//! GEMM by the vendor's library (cuBLASLt, hipBLASLt): with `Precision::Fast`, and where tuning
+//! found it to be faster.
 
 use crate::allocator::PieceRange;
 use crate::backend::GpuView;
