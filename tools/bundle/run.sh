@@ -1,12 +1,13 @@
 #!/bin/sh
-# Checks and measures elinvar on this machine's first NVIDIA GPU. Needs a driver, and nothing else; where python3 has a torch
-# that knows the GPU, it is measured beside. Ends within nine minutes, whatever happens.
+# Checks and measures elinvar on this machine's first GPU: NVIDIA's or AMD's, as the file `device` beside this script says. Needs a
+# driver (ROCm's, with its compiler library), and nothing else; where python3 has a torch that knows the GPU, it is measured beside.
+# Ends within nine minutes, whatever happens.
 #
 # usage: run.sh [DIRECTORY] [models]      where results are written: one .json and one .log (here, if no directory is given)
 #
 # With `models` it measures whole models alone: GPT-2's step of training in each precision with time and peak memory, tokens that
 # are written, small steps, BERT; and PyTorch's, eager, compiled and as CUDA graphs. TINY=1 takes a small model instead of GPT-2, by
-# which this script can be tried on any device (DEVICE, and TORCH_DEVICE of PyTorch).
+# which this script can be tried on any device (DEVICE, and TORCH_DEVICE of PyTorch). OPS: only these of the golden cases.
 #
 # Every step has a limit of its own, and what is left of the whole at most. A step that fails is noted, and the next one runs.
 
@@ -17,7 +18,8 @@ group=${2:-all}
 case $group in all | models) ;; *) echo "run.sh: no group $group; there is models" >&2 && exit 2 ;; esac
 mkdir -p "$out" || exit 1
 chmod +x elinvar elinvar-lab 2>/dev/null
-device=${DEVICE:-cuda:0}
+vendor=$(cut -d: -f1 device)
+device=${DEVICE:-$(cat device)}
 whole=${SECONDS_IN_ALL:-520}
 begun=$(date +%s)
 work=$(mktemp -d) || exit 1
@@ -57,16 +59,40 @@ strings() {
 }
 string() { printf '%s' "$1" | head -n 1 | strings | sed 's/^$/""/'; }
 
-step gpu 20 nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit,clocks.max.sm --format=csv,noheader
+# The first file of a name below python3's packages: a torch brings its vendor's libraries.
+in_python() {
+    python3 -c 'import glob, site, sys
+print(*[p for d in site.getsitepackages() for p in glob.glob(d + "/" + sys.argv[1], recursive=True)][:1])' "$1" 2>/dev/null
+}
+# Names a library to the programs, if it is to be found there and nothing else was named: its variable, its file.
+from_python() {
+    eval "named=\${$1:-}"
+    [ -z "$named" ] && found=$(in_python "$2") && [ -n "$found" ] && export "$1=$found"
+}
+
+case $vendor in
+    cuda) step gpu 20 nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit,clocks.max.sm --format=csv,noheader ;;
+    rocm)
+        # Where ROCm installs itself, which systems often do not search; without it, what a torch brings.
+        if [ -d /opt/rocm/lib ]; then
+            export LD_LIBRARY_PATH="/opt/rocm/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+        elif ! ldconfig -p 2>/dev/null | grep -q libamdhip64; then
+            from_python ELINVAR_HIP_LIBRARY "torch/lib/libamdhip64.so*"
+            from_python ELINVAR_COMGR_LIBRARY "torch/lib/libamd_comgr.so*"
+        fi
+        step gpu 20 sh -c 'rocm-smi --showproductname --showmeminfo vram --showmaxpower | grep "^GPU.0"'
+        ;;
+esac
 step devices 60 ./elinvar-lab devices
 # All but whole models.
 everything() {
     # In parts side by side: most of the time goes into compiling kernels, which takes one processor each.
     cat >"$work/parts.sh" <<'EOF'
 device=$1 work=$2 parts=$(nproc 2>/dev/null || echo 2)
+shift 2
 [ "$parts" -le 14 ] || parts=14
 for k in $(seq "$parts"); do
-    ./elinvar-lab conformance --device "$device" --golden golden --part "$k/$parts" >"$work/part.$k" 2>&1 || touch "$work/bad" &
+    ./elinvar-lab conformance --device "$device" --golden golden --part "$k/$parts" "$@" >"$work/part.$k" 2>&1 || touch "$work/bad" &
 done
 wait
 for k in $(seq "$parts"); do cat "$work/part.$k"; done
@@ -74,7 +100,9 @@ cat "$work"/part.* | awk '/ passed, .* failed, .* skipped/ { p += $1; f += $3; s
     END { print p " passed, " f " failed, " s " skipped, in all parts" }'
 [ ! -e "$work/bad" ]
 EOF
-    step conformance 150 sh "$work/parts.sh" "$device" "$work"
+    set --
+    for op in ${OPS:-}; do set -- "$@" --op "$op"; done
+    step conformance 150 sh "$work/parts.sh" "$device" "$work" "$@"
     for model in mlp cnn transformer; do
         for on in "$device" cpu; do
             step "weights-$model-$on" 45 ./elinvar train digits --quiet --epochs 1 --batch 64 --seed 1 --model $model \
@@ -88,12 +116,11 @@ EOF
     step gates 60 ./elinvar-lab gates --seconds "${BENCH_SECONDS:-0.2}"
     step profile 30 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" --profile training
     step bench 170 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}"
-    # NVIDIA's library of products may have come with a torch; products of any order are tried against it below.
-    if [ -z "${ELINVAR_CUBLASLT_LIBRARY:-}" ]; then
-        found=$(python3 -c 'import glob, site
-print(*[p for d in site.getsitepackages() for p in glob.glob(d + "/nvidia/**/libcublasLt.so.*", recursive=True)][:1])' 2>/dev/null)
-        [ -z "$found" ] || export ELINVAR_CUBLASLT_LIBRARY="$found"
-    fi
+    # The vendor's library of products may have come with a torch; products of any order are tried against it below.
+    case $vendor in
+        cuda) from_python ELINVAR_CUBLASLT_LIBRARY "nvidia/**/libcublasLt.so.*" ;;
+        rocm) [ -d /opt/rocm/lib ] || from_python ELINVAR_HIPBLASLT_LIBRARY "torch/lib/libhipblaslt.so*" ;;
+    esac
     # Products again, each with the tile that was fastest of all that were tried; and which these are.
     step bench-tuned 60 env ELINVAR_TUNE=1 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" gemm
     step large 60 ./elinvar-lab bench --device "$device" --seconds "${BENCH_SECONDS:-0.2}" large
@@ -111,7 +138,7 @@ print(*[p for d in site.getsitepackages() for p in glob.glob(d + "/nvidia/**/lib
     step cpu 60 ./elinvar-lab bench --device cpu --seconds "${CPU_SECONDS:-0.1}" gemm elementwise reductions attention
     step torch-cpu 60 python3 torch_rows.py --device cpu --seconds "${CPU_SECONDS:-0.1}"
     # NVIDIA's checkers on a part of the cases, where its tools are installed: accesses out of bounds, races in workgroups.
-    for tool in memcheck racecheck; do
+    [ "$vendor" != cuda ] || for tool in memcheck racecheck; do
         step "$tool" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 ./elinvar-lab conformance --device "$device" \
             --op matmul --op softmax --op conv2d --op sort
     done
@@ -143,7 +170,8 @@ models() {
 same=true
 if [ "$group" = models ]; then models; else everything; fi
 
-name=$(head -n 1 "$work/gpu.out" | cut -d, -f1)
+# "rocm:0  exact  AMD Instinct MI300X, discrete GPU, ..."
+name=$(awk -v device="$device" '$1 == device { sub(/^[^ ]+ +[^ ]+ +/, ""); sub(/,.*/, ""); print; exit }' "$work/devices.out")
 [ -n "$name" ] || name=$device
 [ "$group" = all ] || kind=-$group
 file=$(printf '%s' "$name" | tr 'A-Z' 'a-z' | tr -c 'a-z0-9' '-' | sed 's/--*/-/g; s/-$//')${kind:-}-$(date -u +%Y-%m-%d)

@@ -30,6 +30,10 @@ on_gpu = device.type == "cuda"
 if on_gpu and not torch.cuda.is_available():
     sys.exit("left out: this torch knows no GPU")
 torch.manual_seed(1)
+# A build for ROCm says so, whoever built it.
+version = torch.__version__
+if torch.version.hip and "rocm" not in version:
+    version = f"{version}+rocm{torch.version.hip}"
 
 
 def wait():
@@ -38,7 +42,7 @@ def wait():
 
 
 def say(**line):
-    print(json.dumps({"version": torch.__version__, "threads": 1} | line), flush=True)
+    print(json.dumps({"version": version, "threads": 1} | line), flush=True)
 
 
 def measure(call):

@@ -1,4 +1,4 @@
-"""Measures PyTorch on the first NVIDIA GPU, on rows that `elinvar-lab bench` has too, as JSON lines of the same form.
+"""Measures PyTorch on the first GPU (with CUDA or ROCm, which torch calls `cuda`, too), on rows that `elinvar-lab bench` has too, as JSON lines of the same form.
 
 Each row is a call and a wait for the device, as it is for `elinvar-lab bench`; the median of at least seven. TF32 is off, as PyTorch
 has it by default for products; `torch-tf32` has it on, where that changes a row.
@@ -28,6 +28,10 @@ device = torch.device(args.device)
 if device.type == "cuda" and not torch.cuda.is_available():
     sys.exit("left out: this torch knows no GPU")
 torch.manual_seed(1)
+# A build for ROCm says so, whoever built it.
+version = torch.__version__
+if torch.version.hip and "rocm" not in version:
+    version = f"{version}+rocm{torch.version.hip}"
 
 
 def wait():
@@ -60,7 +64,7 @@ def row(workload, shape, call, dtype="f32", flops=0, bytes=0, peer="torch-eager"
         return
     median = statistics.median(times)
     line = {
-        "peer": peer, "version": torch.__version__, "workload": workload, "shape": shape, "dtype": dtype, "threads": 1,
+        "peer": peer, "version": version, "workload": workload, "shape": shape, "dtype": dtype, "threads": 1,
         "median_s": median, "min_s": min(times), "max_s": max(times), "samples": len(times),
     }
     if flops:

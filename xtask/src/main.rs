@@ -38,7 +38,7 @@ usage: cargo xtask COMMAND
   parity     training, compared with PyTorch's, layer by layer and optimiser by optimiser
   minilm     embeddings of a sentence-embedding model, compared with PyTorch's
   footprint  build time, crates, size and memory of programs, as JSON lines: [elinvar] [gpt2] [hello]
-  bundle     a folder that measures this version on a machine with an NVIDIA GPU and without Rust
+  bundle     a folder that measures this version on a machine with an NVIDIA GPU and without Rust; `amd`: with one of AMD's
   results    the pages of benchmarks/ anew; or one more: --name NAME --page PAGE FILES...";
 
 fn main() -> ExitCode {
@@ -54,7 +54,8 @@ fn main() -> ExitCode {
         ["browser"] => web::browser(),
         ["parity"] => python::parity(),
         ["minilm"] => python::minilm(),
-        ["bundle"] => bundle::bundle(),
+        ["bundle"] => bundle::bundle(bundle::NVIDIA),
+        ["bundle", "amd"] => bundle::bundle(bundle::AMD),
         ["footprint", ref parts @ ..] => footprint::footprint(parts),
         ["results", ref files @ ..] => results::results(files),
         _ => {

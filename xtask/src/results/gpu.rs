@@ -1,4 +1,4 @@
-//! The page of a run on a machine with an NVIDIA GPU (`cargo xtask bundle`, `tools/bundle/run.sh`):
+//! The page of a run on a machine with a GPU (`cargo xtask bundle`, `tools/bundle/run.sh`):
 //! are all results right, and how fast are they compared with PyTorch.
 
 use super::Score;
@@ -73,8 +73,8 @@ impl Run {
     pub fn page(&self, raw: &str, log: &str) -> String {
         let mut page = format!(
             "# {}\n\nDate: {}. All that was printed: [{raw}]({raw}), in {:.0} seconds.\n\n{}\n\n{log}\
-             ```sh\ncargo xtask bundle               # a folder, packed; it needs NVIDIA's driver, and no Rust\n\
-             elinvar-cuda/run.sh DIRECTORY    # there\n\
+             ```sh\ncargo xtask bundle       # a folder, packed; it needs the GPU's driver, and no Rust\n\
+             FOLDER/run.sh DIRECTORY  # there\n\
              cargo xtask results --gpu DIRECTORY/FILE.json --page PAGE\n```\n\n\
              A time is the median of at least seven calls, each of which is waited for: launching and waiting are some 8 µs of each. \
              *tuned* is with `ELINVAR_TUNE=1`. *PyTorch / ours* is how many times as fast ours is, bold where it is not slower.\n",
