@@ -35,5 +35,6 @@ impl Write for Out {
 pub(crate) fn complain(program: &str, sentence: &str) {
     let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
     // If standard error is gone, too, there is no way left to tell.
-    let _ = writeln!(io::stderr(), "{program}: {line}");
+    // In one piece: several workers may write to one terminal.
+    let _ = io::stderr().write_all(format!("{program}: {line}\n").as_bytes());
 }

@@ -110,7 +110,7 @@ impl Group {
                 let key = key(get("ELINVAR_JOB").as_deref());
                 let by = format!("TCP, {host}:{port}");
                 let meeting = Meeting { host, port, rank, workers, key };
-                (rank, workers, by, Box::new(Tcp::connect(&meeting, Instant::now() + limit)?))
+                (rank, workers, by, Box::new(Tcp::connect(&meeting, after(limit))?))
             }
             #[cfg(unix)]
             Launch::Mpi => {
@@ -171,6 +171,19 @@ impl Group {
     pub fn traffic(&self) -> Traffic {
         self.lock().sent
     }
+    /// The sum over all workers by the MPI library's own means, in whatever order it adds: to compare
+    /// times with. Its bits depend on the library and on the number of workers; nothing else here
+    /// uses it.
+    ///
+    /// # Errors
+    /// `Unsupported` without an MPI library; `Io` if it fails.
+    #[doc(hidden)]
+    pub fn library_sum(&self, x: &mut [f32]) -> Result<()> {
+        match &mut self.lock().transport {
+            Some(transport) => transport.library_sum(x),
+            None => Err(Error::unsupported("distributed: a group of one has no library that sums")),
+        }
+    }
     /// Leaves the group because of an error that is this worker's own, so that the others learn of
     /// it at once. All later calls return it.
     pub fn fail(&self, why: &Error) {
@@ -190,7 +203,7 @@ impl Group {
         }
         let head = Head { number: link.calls, call };
         link.calls += 1;
-        let until = Instant::now() + self.limit;
+        let until = after(self.limit);
         let mut exchange = Exchange {
             rank: self.rank,
             size: self.size,
@@ -202,6 +215,12 @@ impl Group {
         let result = make(&mut exchange);
         result.inspect_err(|e| link.fail(e))
     }
+}
+
+/// So long from now; a limit beyond what a clock counts is a year.
+fn after(limit: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600))
 }
 
 fn time_limit(text: Option<String>) -> Result<Duration> {

@@ -153,10 +153,10 @@ mod tests {
             (&[], 2, &[0, 0, 0]),
             (&[5], 1, &[0, 1]),
             (&[1, 1, 1, 1], 2, &[0, 2, 4]),
-            // The second is more than half of all.
-            (&[1, 9, 1, 1], 2, &[0, 1, 4]),
-            (&[9, 1, 1, 1], 3, &[0, 1, 1, 4]),
-            (&[0, 4, 4, 4], 4, &[0, 1, 2, 3, 4]),
+            // The second is more than half of all, and more of it is in the first half.
+            (&[1, 9, 1, 1], 2, &[0, 2, 4]),
+            (&[9, 1, 1, 1], 3, &[0, 0, 1, 4]),
+            (&[0, 4, 4, 4], 4, &[0, 2, 2, 3, 4]),
         ];
         for (sizes, workers, bounds) in rows {
             let shares = Shares::balanced(sizes, workers);

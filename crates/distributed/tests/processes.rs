@@ -2,8 +2,10 @@
 
 use elinvar_core::{Error, Result};
 use elinvar_distributed::{Group, Runs, TreeSum};
+use sha2::{Digest, Sha256};
 use std::env;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -157,6 +159,75 @@ fn workers_that_do_not_belong_together_are_told() {
         }
     }));
     assert!(all[0].1.contains("have not come within the time limit: 1"), "{all:?}");
+}
+
+/// A program that speaks as worker 1 of two, and then sends what it likes.
+fn impostor(port: &str, job: &str, sends: &[u8]) {
+    let key = Sha256::digest(format!("elinvar {}\n{job}", env!("CARGO_PKG_VERSION")));
+    let begin = Instant::now();
+    let mut stream = loop {
+        match TcpStream::connect(format!("127.0.0.1:{port}")) {
+            Ok(stream) => break stream,
+            Err(e) => assert!(begin.elapsed() < Duration::from_secs(20), "{e}"),
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    let hello = [&b"elinvar1"[..], &1u32.to_le_bytes(), &2u32.to_le_bytes(), &[0, 0], &key].concat();
+    stream.write_all(&hello).unwrap();
+    // Where the workers are.
+    stream.read_exact(&mut [0; 2 * 19]).unwrap();
+    stream.write_all(sends).unwrap();
+}
+
+#[test]
+fn messages_that_are_no_messages_are_told() {
+    let message = |length: u64, bytes: &[u8]| [&length.to_le_bytes()[..], bytes].concat();
+    let rows = [
+        (message(1000, &[1; 10]), "worker 1 has ended in the middle of the run"),
+        (message(10, &[1; 10]), "a message of 10 bytes, which was cut short"),
+        (message(100, &[1; 100]), "a message of another program or of another version"),
+        (message(u64::MAX / 2, &[1; 10]), "worker 1 has ended in the middle of the run"),
+        (vec![7; 3], "worker 1 has ended in the middle of the run"),
+        (vec![], "worker 1 has ended in the middle of the run"),
+    ];
+    for (sends, sentence) in rows {
+        let port = port();
+        let mut c = command("sum");
+        c.env("RANK", "0").env("WORLD_SIZE", "2").env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port);
+        let worker = c.env("ELINVAR_JOB", "x").spawn().unwrap();
+        // A stranger in between is let go.
+        let begin = Instant::now();
+        while TcpStream::connect(format!("127.0.0.1:{port}")).and_then(|mut s| s.write_all(b"GET /")).is_err()
+        {
+            assert!(begin.elapsed() < Duration::from_secs(20));
+            thread::sleep(Duration::from_millis(20));
+        }
+        impostor(&port, "x", &sends);
+        let (code, said) = ended(vec![worker]).remove(0);
+        assert!(code == Some(1) && said.contains(sentence), "{sentence}: {said}");
+    }
+}
+
+/// One that hangs is given up when it has given no sign of life, one that is slow at the limit.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_that_hangs_is_given_up() {
+    let children = start("wait", 3, |_, c| {
+        c.env("ELINVAR_TIME_LIMIT", "3");
+    });
+    thread::sleep(Duration::from_millis(700));
+    let victim = children[1].id().to_string();
+    assert!(Command::new("kill").args(["-STOP", &victim]).status().unwrap().success());
+    let begin = Instant::now();
+    let mut children = children.into_iter();
+    let (first, mut stopped, last) =
+        (children.next().unwrap(), children.next().unwrap(), children.next().unwrap());
+    for (code, said) in ended(vec![first, last]) {
+        assert!(code == Some(1) && said.contains("distributed: worker "), "{said}");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+    stopped.kill().unwrap();
+    stopped.wait().unwrap();
 }
 
 /// The same hash under an MPI library, if there is one with its launcher.

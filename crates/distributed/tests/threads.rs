@@ -133,6 +133,12 @@ fn calls_that_do_not_fit_are_told_on_both_sides() {
         e.to_string()
     });
     assert!(got.iter().any(|e| e.contains("all_reduce of 1 f64 from 2 shards (its call 0)")), "{got:?}");
+    let told = on(2, |g| {
+        let shares = Shares::of_lengths([1 + g.rank(), 1 - g.rank()]);
+        let mine = vec![1.0f32; shares.of(g.rank()).len()];
+        g.time_limit(Duration::from_secs(5)).all_gather_shares(&mine, &shares).err().map(|e| e.to_string())
+    });
+    assert!(told.iter().flatten().any(|e| e.contains("cut elsewhere")), "{told:?}");
     let rows: [fn(&Group) -> Result<()>; 3] = [
         |g| g.all_gather_slice(&[0u8; 3][..2 + g.rank()]).map(drop),
         |g| if g.rank() == 0 { g.barrier() } else { g.broadcast_slice(&mut [1i32], 0) },
@@ -177,4 +183,13 @@ fn wrong_arguments() {
     assert!(other.message().contains("sums of other shards"), "{other}");
     assert!(g.all_gather_parts(&[1.0f32], 2).unwrap_err().message().contains("its part has 2"));
     assert_eq!(Group::alone().transport(), "none");
+    assert!(g.library_sum(&mut [0.0]).unwrap_err().message().contains("no library that sums"));
+    assert!(g.gather_bytes(vec![], 1).unwrap_err().message().contains("gather of worker 1"));
+    let two = Shares::of_lengths([1, 1]);
+    let of_two = g.all_gather_shares(&[1.0f32], &two).unwrap_err();
+    assert!(of_two.message().contains("shares of 2 workers; there are 1"), "{of_two}");
+    let long = g.all_gather_shares(&[1.0f32; 2], &Shares::of_lengths([1])).unwrap_err();
+    assert!(long.message().contains("worker 0 has 2 elements; its share is 1"), "{long}");
+    // Longer than a clock counts.
+    on(2, |g| g.time_limit(Duration::MAX).barrier().unwrap());
 }

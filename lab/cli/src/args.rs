@@ -22,6 +22,7 @@ pub enum Command {
     Gates(Gates),
     Ulp(Ulp),
     Schedule(Schedule),
+    Sums(Sums),
     /// List the devices of this machine, and whether each computes exactly
     Devices,
     Completions(Completions),
@@ -51,6 +52,26 @@ pub struct Schedule {
     /// Gigabytes a second of a link, each way
     #[arg(long, default_value_t = 12.5, value_parser = positive)]
     pub bandwidth: f64,
+}
+
+/// Measure a sum over all workers against MPI_Allreduce of the same library
+///
+/// `mpirun -n 2 elinvar-lab sums` prints a table in Markdown. The exit status is 1 if the sum has
+/// other bits than that of one worker.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct Sums {
+    /// Sizes, in MiB of f32
+    #[arg(default_values_t = [1, 4, 16, 64], value_parser = mib())]
+    pub mib: Vec<usize>,
+    /// How often each is summed
+    #[arg(long, default_value_t = 11, value_parser = value_parser!(u32).range(1..=10_000))]
+    pub times: u32,
+}
+
+fn mib() -> impl clap::builder::TypedValueParser<Value = usize> {
+    use clap::builder::TypedValueParser;
+    value_parser!(u64).range(1..=1024).map(|n| n as usize)
 }
 
 fn parameters() -> impl clap::builder::TypedValueParser<Value = usize> {

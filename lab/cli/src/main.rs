@@ -19,6 +19,7 @@ fn run(cli: Cli, out: &mut Out) -> Result<Verdict> {
         Command::Gates(args) => command::gates::run(&args, out),
         Command::Ulp(args) => command::ulp::run(&args, out),
         Command::Schedule(args) => command::schedule::run(&args, out),
+        Command::Sums(args) => command::sums::run(&args, out),
         Command::Devices => devices::run(out),
         Command::Completions(args) => completions::run::<Cli>(&args, out),
     }

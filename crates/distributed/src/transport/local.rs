@@ -49,5 +49,8 @@ impl Transport for Local {
     fn flush(&mut self, _: Instant) -> Result<()> {
         Ok(())
     }
+    fn library_sum(&mut self, _: &mut [f32]) -> Result<()> {
+        Err(Error::unsupported("distributed: only an MPI library has a sum of its own"))
+    }
     fn abandon(self: Box<Self>) {}
 }

@@ -26,6 +26,12 @@ pub trait Transport: Debug + Send {
     /// # Errors
     /// `Io` if a worker is gone, or does not take it until then.
     fn flush(&mut self, until: Instant) -> Result<()>;
+    /// The sum over all workers by the library's own means, in whatever order it adds. Only to
+    /// compare times with.
+    ///
+    /// # Errors
+    /// `Unsupported` if there is no library that sums.
+    fn library_sum(&mut self, x: &mut [f32]) -> Result<()>;
     /// Leaves without waiting for other workers: after an error, they may never come.
     fn abandon(self: Box<Self>);
 }

@@ -4,4 +4,5 @@ pub mod bench;
 pub mod conformance;
 pub mod gates;
 pub mod schedule;
+pub mod sums;
 pub mod ulp;

@@ -18,6 +18,9 @@ pub struct Abi {
     pub byte: usize,
     /// `MPI_ERRORS_RETURN`.
     pub errors_return: usize,
+    /// `MPI_FLOAT` and `MPI_SUM`.
+    pub float: usize,
+    pub sum: usize,
     /// `MPI_THREAD_SERIALIZED`: calls by any thread, one at a time.
     pub serialized: i32,
 }
@@ -42,8 +45,8 @@ impl fmt::Display for Family {
 
 impl Abi {
     /// Of Open MPI, from the addresses of its objects.
-    pub fn open_mpi(world: usize, byte: usize, errors_return: usize) -> Abi {
-        Abi { family: Family::OpenMpi, world, byte, errors_return, serialized: 2 }
+    pub fn open_mpi([world, byte, errors_return, float, sum]: [usize; 5]) -> Abi {
+        Abi { family: Family::OpenMpi, world, byte, errors_return, float, sum, serialized: 2 }
     }
     /// `mpi.h` of MPICH 3 to 5.
     pub const MPICH: Abi = Abi {
@@ -51,11 +54,20 @@ impl Abi {
         world: 0x4400_0000,
         byte: 0x4c00_010d,
         errors_return: 0x5400_0001,
+        float: 0x4c00_040a,
+        sum: 0x5800_0003,
         serialized: 2,
     };
     /// MPI 5.0, annex A.
-    pub const STANDARD: Abi =
-        Abi { family: Family::Standard, world: 0x101, byte: 0x247, errors_return: 0x143, serialized: 2048 };
+    pub const STANDARD: Abi = Abi {
+        family: Family::Standard,
+        world: 0x101,
+        byte: 0x247,
+        errors_return: 0x143,
+        float: 0x210,
+        sum: 0x21,
+        serialized: 2048,
+    };
 }
 
 /// Libraries to try, in this order, without one that the user names.

@@ -34,6 +34,7 @@ type GetCount = unsafe extern "C" fn(*const Status, usize, *mut c_int) -> c_int;
 type Recv = unsafe extern "C" fn(*mut c_void, c_int, usize, c_int, c_int, usize, *mut Status) -> c_int;
 type Send = unsafe extern "C" fn(*const c_void, c_int, usize, c_int, c_int, usize, *mut Handle) -> c_int;
 type Test = unsafe extern "C" fn(*mut Handle, *mut c_int, *mut Status) -> c_int;
+type Allreduce = unsafe extern "C" fn(*const c_void, *mut c_void, c_int, usize, usize, usize) -> c_int;
 type Finalize = unsafe extern "C" fn() -> c_int;
 
 /// A library that was initialised.
@@ -46,6 +47,7 @@ pub struct Mpi {
     recv: Recv,
     isend: Send,
     test: Test,
+    allreduce: Allreduce,
     finalize: Finalize,
     of_world: [OfComm; 2],
     // Loaded as long as its functions are there. It is never unloaded in fact: MPI cannot be
@@ -94,6 +96,7 @@ impl Mpi {
             recv: load!(library, "MPI_Recv", Recv),
             isend: load!(library, "MPI_Isend", Send),
             test: load!(library, "MPI_Test", Test),
+            allreduce: load!(library, "MPI_Allreduce", Allreduce),
             finalize: load!(library, "MPI_Finalize", Finalize),
             of_world: [load!(library, "MPI_Comm_rank", OfComm), load!(library, "MPI_Comm_size", OfComm)],
             _library: library,
@@ -198,6 +201,17 @@ impl Mpi {
         };
         self.judged(code, "MPI_Recv").map(|()| Some(message))
     }
+    /// The library's own sum over all workers, in its order.
+    pub fn sum(&self, x: &mut [f32]) -> Result<()> {
+        let from = x.to_vec();
+        let (length, Abi { float, sum, world, .. }) = (count(x.len())?, self.abi);
+        // SAFETY: it is initialised, the handles are this library's, and both vectors have as many
+        // elements.
+        let code = unsafe {
+            (self.allreduce)(from.as_ptr().cast(), x.as_mut_ptr().cast(), length, float, sum, world)
+        };
+        self.judged(code, "MPI_Allreduce")
+    }
     /// Ends it. Nothing else is called afterwards.
     pub fn finish(&self) {
         // SAFETY: it is initialised, and the caller is its only user. Its answer is of no use.
@@ -256,10 +270,16 @@ fn abi_of(library: &Library) -> Result<Abi> {
         // SAFETY: only the address of the object is taken; nothing is read from it.
         unsafe { library.get::<*mut c_void>(name) }.map(|s| s.into_raw() as usize)
     };
-    if let (Ok(world), Ok(byte), Ok(errors)) =
-        (object(b"ompi_mpi_comm_world\0"), object(b"ompi_mpi_byte\0"), object(b"ompi_mpi_errors_return\0"))
-    {
-        return Ok(Abi::open_mpi(world, byte, errors));
+    let objects: [&[u8]; 5] = [
+        b"ompi_mpi_comm_world\0",
+        b"ompi_mpi_byte\0",
+        b"ompi_mpi_errors_return\0",
+        b"ompi_mpi_float\0",
+        b"ompi_mpi_op_sum\0",
+    ];
+    let objects: Vec<usize> = objects.into_iter().filter_map(|name| object(name).ok()).collect();
+    if let Ok(all) = <[usize; 5]>::try_from(objects) {
+        return Ok(Abi::open_mpi(all));
     }
     // MPICH's own library has the functions of the standard ABI's version query, too, but keeps its
     // integers; only a library of that name has the other handles.
