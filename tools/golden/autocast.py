@@ -35,6 +35,15 @@ def assigned(t):
     return x
 
 
+def definite(t):
+    x = t(3, 3)
+    return x * 0.1 + torch.eye(3, dtype=x.dtype) * 2
+
+
+def first_of(y):
+    return y[0] if isinstance(y, tuple) else y
+
+
 signs, classes = torch.tensor([1.0, -1.0, 1.0]), torch.tensor([1, 0, 3])
 ROWS = {
     "matmul": lambda t: torch.matmul(t(2, 3), t(3, 4)),
@@ -43,6 +52,7 @@ ROWS = {
     "baddbmm": lambda t: torch.baddbmm(t(2, 3, 5), t(2, 3, 4), t(2, 4, 5)),
     "tensordot": lambda t: torch.tensordot(t(2, 3), t(3, 4), 1),
     "einsum": lambda t: torch.einsum("ij,jk->ik", t(2, 3), t(3, 4)),
+    "multi_dot": lambda t: torch.linalg.multi_dot([t(2, 3), t(3, 4), t(4, 2)]),
     "linear": lambda t: F.linear(t(2, 3), t(4, 3), t(4)),
     "conv1d": lambda t: F.conv1d(t(1, 2, 5), t(3, 2, 3), t(3)),
     "conv2d": lambda t: F.conv2d(t(1, 2, 5, 5), t(3, 2, 3, 3), t(3)),
@@ -77,6 +87,15 @@ ROWS = {
     "cdist": lambda t: torch.cdist(t(3, 2), t(4, 2)),
     "max_unpool2d": lambda t: F.max_unpool2d(t(1, 1, 1, 1), torch.tensor([[[[2]]]]), 2),
     "max_unpool3d": lambda t: F.max_unpool3d(t(1, 1, 1, 1, 1), torch.tensor([[[[[2]]]]]), 2),
+    **{
+        op: lambda t, f=getattr(torch.linalg, op): first_of(f(definite(t)))
+        for op in (
+            "cholesky cholesky_ex inv inv_ex lu_factor lu_factor_ex lu det slogdet qr eigh eigvalsh svd svdvals".split()
+        )
+    },
+    "solve": lambda t: torch.linalg.solve(definite(t), t(3, 2)),
+    "solve_triangular": lambda t: torch.linalg.solve_triangular(definite(t), t(3, 2), upper=True),
+    "lstsq": lambda t: torch.linalg.lstsq(definite(t), t(3, 2)).solution,
     "mse_loss": lambda t: F.mse_loss(t(2, 3), t(2, 3)),
     "l1_loss": lambda t: F.l1_loss(t(2, 3), t(2, 3)),
     "smooth_l1_loss": lambda t: F.smooth_l1_loss(t(2, 3), t(2, 3)),

@@ -13,6 +13,7 @@ import elementwise
 import fourier
 import geometry
 import indexing
+import linalg
 import movement
 import order
 import products
@@ -24,7 +25,7 @@ def main():
     # One thread: PyTorch's own error, which tolerances allow for, is then the same every time.
     torch.set_num_threads(1)
     suite = Suite()
-    for ops in (elementwise, movement, indexing, order, geometry, products, training, dropout, fourier):
+    for ops in (elementwise, movement, indexing, order, geometry, products, training, dropout, fourier, linalg):
         ops.cases(suite)
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)

@@ -99,13 +99,18 @@ def means(n):
     return lambda r: (4 * r.eps, max(r.tiny, r.eps * (2 + 0.5 * math.log2(n)) * r.terms))
 
 
+def stable(k):
+    """Every element within k units of rounding of the largest one."""
+    return lambda r: (4 * r.eps, max(r.tiny, k * r.eps * r.size))
+
+
 class Known:
     """What a tolerance depends on."""
 
-    def __init__(self, dtype, seed, terms, count):
+    def __init__(self, dtype, seed, terms, count, size):
         info = torch.finfo(dtype)
         self.eps, self.tiny, self.seed = info.eps, info.tiny, seed
-        self.terms, self.count = terms, count
+        self.terms, self.count, self.size = terms, count, size
 
 
 def largest(t):
@@ -150,13 +155,15 @@ class Suite:
         self.lines, self.tensors, self.numbers, self.kept = [], {}, {}, {}
 
     def case(
-        self, op, slug, f, inputs, attrs=None, rule=exact, grad=None, diff=None, tags=(), own=True, seeded=None, dtype=None
+        self, op, slug, f, inputs, attrs=None, rule=exact, grad=None, diff=None, tags=(), own=True, seeded=None, dtype=None,
+        absolute=True
     ):
         """Adds a case: `f` of the inputs (role: tensor or View).
 
         `grad` is the rule of the gradients; without it there are none. `diff` names the roles that get one (all of
         floats), `seeded` the numbers of the outputs that take part. `own` is false if PyTorch's own run in the dtype
-        tells nothing, because `f` is a formula that rounds more often than the op.
+        tells nothing, because `f` is a formula that rounds more often than the op. `absolute` is false if it cannot run on
+        absolute values and on ones: then the rule may not ask for terms.
         """
         number = self.numbers.setdefault(op, 0)
         self.numbers[op] += 1
@@ -182,9 +189,10 @@ class Suite:
             there = flat(run(f, fed, numbers, seeds, lambda t: t)) if own else None
         except (RuntimeError, NotImplementedError):
             there = None  # PyTorch's CPU has no such op in this dtype
-        terms = flat(run(f, fed, numbers, seeds, lambda t: to_f64(t).abs() if t.is_floating_point() else t))
+        nothing = [torch.zeros(())] * len(flat(want))
+        terms = nothing if not absolute else flat(run(f, fed, numbers, seeds, lambda t: to_f64(t).abs() if t.is_floating_point() else t))
         ones = lambda t: torch.ones_like(t, dtype=torch.float64) if t.is_floating_point() else t
-        counts = flat(run(f, fed, numbers, seeds, ones))
+        counts = nothing if not absolute else flat(run(f, fed, numbers, seeds, ones))
 
         seed = max([largest(s) for s in seeds if s is not None], default=1.0)
         tolerances = []
@@ -193,7 +201,7 @@ class Suite:
                 tolerances.append((0.0, 0.0))
                 continue
             of = rule if k < len(out) else grad
-            known = Known(dtype, 1.0 if k < len(out) else seed, largest(terms[k]), largest(counts[k]))
+            known = Known(dtype, 1.0 if k < len(out) else seed, largest(terms[k]), largest(counts[k]), largest(ref))
             rtol, atol = of(known)
             if there is not None and of is not exact:
                 finite = ref.isfinite() & there[k].isfinite()

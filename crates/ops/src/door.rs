@@ -7,6 +7,8 @@ use crate::array::Array;
 use crate::backend::{Backend, Random};
 use crate::catalogue as op;
 use crate::catalogue::fourier::Norm;
+use crate::catalogue::matrix_norm::MatrixOrd;
+use crate::catalogue::qr::QrMode;
 use crate::random::check;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Element, HostTensor, Result, Scalar, Shape};
@@ -480,6 +482,57 @@ pub trait Door: Backend {
         einsum(equation: &str, x: &[&A<Self>]) -> A<Self> = op::einsum;
         "`x @ weight^T + bias`"
         linear(x: &A<Self>, weight: &A<Self>, bias: Option<&A<Self>>) -> A<Self> = op::linear;
+    }
+
+    // Factorisations
+
+    forward! {
+        "The product of several matrices, in the cheapest order"
+        multi_dot(x: &[&A<Self>]) -> A<Self> = op::multi_dot;
+        "The product of `n` factors x, or of inverses if it is negative"
+        matrix_power(x: &A<Self>, n: i64) -> A<Self> = op::matrix_power;
+        "A norm of the matrices in two axes"
+        matrix_norm(x: &A<Self>, ord: MatrixOrd, dim: [isize; 2], keepdim: bool) -> A<Self> = op::matrix_norm;
+        "The exponentials of matrices"
+        matrix_exp(x: &A<Self>) -> A<Self> = op::matrix_exp;
+        "L with L L^T = x, or its transpose"
+        cholesky(x: &A<Self>, upper: bool) -> A<Self> = op::cholesky;
+        "The same, and the number of the first pivot that is not positive"
+        cholesky_ex(x: &A<Self>, upper: bool) -> (A<Self>, A<Self>) = op::cholesky_ex;
+        "The solution of x X = y with a triangle of x"
+        solve_triangular(
+            x: &A<Self>, y: &A<Self>, upper: bool, left: bool, unitriangular: bool
+        ) -> A<Self> = op::solve_triangular;
+        "The solution of x X = y, or X x = y without `left`"
+        solve(x: &A<Self>, y: &A<Self>, left: bool) -> A<Self> = op::solve;
+        "The inverses of matrices"
+        inv(x: &A<Self>) -> A<Self> = op::inv;
+        "The same, and the number of the first pivot that is 0"
+        inv_ex(x: &A<Self>) -> (A<Self>, A<Self>) = op::inv_ex;
+        "The pseudoinverses of matrices"
+        pinv(x: &A<Self>, atol: Option<f64>, rtol: Option<f64>, hermitian: bool) -> A<Self> = op::pinv;
+        "Packed LU factors and exchanges of rows"
+        lu_factor(x: &A<Self>) -> (A<Self>, A<Self>) = op::lu_factor;
+        "The same, and the number of the first pivot that is 0"
+        lu_factor_ex(x: &A<Self>) -> (A<Self>, A<Self>, A<Self>) = op::lu_factor_ex;
+        "P, L and U with x = P L U"
+        lu(x: &A<Self>) -> (A<Self>, A<Self>, A<Self>) = op::lu;
+        "The determinants of matrices"
+        det(x: &A<Self>) -> A<Self> = op::det;
+        "Signs of determinants, and the logarithms of their magnitudes"
+        slogdet(x: &A<Self>) -> (A<Self>, A<Self>) = op::slogdet;
+        "Q and R with x = Q R"
+        qr(x: &A<Self>, mode: QrMode) -> (A<Self>, A<Self>) = op::qr;
+        "Solutions of least squares, and residuals"
+        lstsq(x: &A<Self>, y: &A<Self>) -> (A<Self>, A<Self>) = op::lstsq;
+        "Eigenvalues and eigenvectors of symmetric matrices"
+        eigh(x: &A<Self>, upper: bool) -> (A<Self>, A<Self>) = op::eigh;
+        "Eigenvalues of symmetric matrices"
+        eigvalsh(x: &A<Self>, upper: bool) -> A<Self> = op::eigvalsh;
+        "U, S and V^T with x = U diag(S) V^T"
+        svd(x: &A<Self>, full_matrices: bool) -> (A<Self>, A<Self>, A<Self>) = op::svd;
+        "Singular values"
+        svdvals(x: &A<Self>) -> A<Self> = op::svdvals;
     }
 
     // Fourier transforms

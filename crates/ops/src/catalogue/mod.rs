@@ -14,6 +14,7 @@ pub mod conv;
 mod doubling;
 pub mod fourier;
 mod lattice;
+pub(crate) mod linalg;
 pub mod normalize;
 pub mod pool;
 pub mod range;
@@ -201,6 +202,28 @@ catalogue! {
     einsum,
     linear,
     bilinear,
+    multi_dot,
+    matrix_power,
+    cholesky,
+    cholesky_ex,
+    solve_triangular,
+    solve,
+    inv,
+    inv_ex,
+    lu_factor,
+    lu_factor_ex,
+    lu,
+    det,
+    slogdet,
+    qr,
+    lstsq,
+    eigh,
+    eigvalsh,
+    svd,
+    svdvals,
+    pinv,
+    matrix_norm,
+    matrix_exp,
     // Fourier transforms
     fft,
     ifft,

@@ -5,6 +5,7 @@ mod binary;
 mod convert;
 mod fourier;
 mod layers;
+mod linalg;
 mod losses;
 mod movement;
 mod product;

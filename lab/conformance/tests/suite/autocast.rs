@@ -135,8 +135,8 @@ const REFUSE: &[&str] = &[
     "scatter_reduce",
     "searchsorted",
 ];
-/// Ops whose results are not of one type: what is asked for, each as its operand.
-const OWN: &[&str] = &["cast", "meshgrid"];
+/// Ops whose results are not of one type: what is asked for, each as its operand, or by the power.
+const OWN: &[&str] = &["cast", "matrix_power", "meshgrid"];
 
 #[test]
 fn every_op_has_the_type_of_its_rule() {

@@ -1,0 +1,250 @@
+//! LU factors with partial pivoting, and their gradient.
+//!
+//! The pivot of a column is its element of largest magnitude, the first among equals, in the order
+//! that the rows have at that step, as in LAPACK. A column of zeros keeps its zero pivot, with
+//! zeros below it.
+
+use super::triangular::{self, solved, solved_right};
+use super::{LEAF, assembled, block, half, numbers, product, rows_of, turned};
+use crate::array;
+use crate::catalogue::{
+    abs, add, argmax, argsort, concat, gather, narrow, neg, reshape, sub, tril, triu, view,
+};
+use crate::int::Int;
+use crate::prelude::*;
+
+/// Element 0 becomes p, and element p becomes 0; the others stay: operands 0, 1, .. and p.
+#[derive(Clone, Copy, Debug)]
+struct Exchange;
+
+impl IntMap<2> for Exchange {
+    const NAME: &'static str = "lu_exchange";
+    #[inline(always)]
+    fn int<I: Int>(&self, [i, p]: [I; 2]) -> I {
+        let zero = I::lit(0);
+        I::select(i.eq(zero), p, I::select(i.eq(p), zero, i))
+    }
+}
+compile_int_map! { 2 Exchange; }
+
+/// One step of elimination, of elements x with factor column c, pivot row u and pivot p; `at` is
+/// negative in columns that are done, and 0 in that of the pivot.
+#[derive(Clone, Copy, Debug)]
+struct Eliminate;
+
+impl Map<5> for Eliminate {
+    const NAME: &'static str = "lu_step";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, c, u, p, at]: [L; 5]) -> L {
+        let zero = L::lit(0.0);
+        let l = L::select(p.eq(zero), zero, c / p);
+        L::select(at.lt(zero), x, L::select(at.eq(zero), l, (-l).fma(u, x)))
+    }
+}
+compile_map! { 5 Eliminate; }
+
+/// Factors of [b, m, n].
+pub(super) struct Factors<B: Backend> {
+    /// L below the diagonal, U on and above it.
+    pub lu: Array<B>,
+    /// Row i of L U is row `order[i]` of the operand: [b, m].
+    pub order: Array<B>,
+    /// With which row each one was exchanged, in turn: [b, 1] each, counted from the number beside
+    /// it.
+    pivots: Vec<(Array<B>, usize)>,
+}
+
+/// Rows of [b, m, n] in the order [b, k].
+pub(super) fn ordered<V: Value>(x: &V, order: &V) -> Result<V> {
+    let &[b, k] = &order.shape()[..] else { unreachable!("an order per matrix") };
+    let n = x.shape()[2];
+    let index = reshape::to_shape(order, &Shape::new(&[b, k, 1])?)?;
+    gather(x, 1, &crate::catalogue::expand(&index, &Shape::new(&[b, k, n])?)?)
+}
+
+/// Some elements of [b, m].
+fn places<V: Value>(x: &V, from: usize, len: usize) -> Result<V> {
+    narrow(x, 1, from as isize, len)
+}
+
+pub(super) fn factor<B: Backend>(a: &Array<B>) -> Result<Factors<B>> {
+    let &[_, m, n] = &a.shape()[..] else { unreachable!("matrices") };
+    if n <= LEAF {
+        return small(a);
+    }
+    let h = if n > m { m } else { half(n) };
+    let left = factor(&block(a, 0..m, 0..h)?)?;
+    let right = ordered(&block(a, 0..m, h..n)?, &left.order)?;
+    let own = block(&left.lu, 0..h, 0..h)?;
+    let top = triangular::solve(&own, &rows_of(&right, 0..h)?, false, true)?;
+    if h == m {
+        let lu = assembled(&[(&left.lu, 0, 0), (&top, 0, h)], m, n)?;
+        return Ok(Factors { lu, ..left });
+    }
+    let below = rows_of(&left.lu, h..m)?;
+    let rest = factor(&sub(&rows_of(&right, h..m)?, &product(&below, &top)?)?)?;
+    let below = ordered(&below, &rest.order)?;
+    let lu = assembled(&[(&own, 0, 0), (&below, h, 0), (&top, 0, h), (&rest.lu, h, h)], m, n)?;
+    let last = gather(&places(&left.order, h, m - h)?, 1, &rest.order)?;
+    let order = concat(&[&places(&left.order, 0, h)?, &last], 1)?;
+    let mut pivots = left.pivots;
+    pivots.extend(rest.pivots.into_iter().map(|(p, from)| (p, from + h)));
+    Ok(Factors { lu, order, pivots })
+}
+
+/// One column after the other.
+fn small<B: Backend>(a: &Array<B>) -> Result<Factors<B>> {
+    let &[b, m, n] = &a.shape()[..] else { unreachable!("matrices") };
+    let counted: Array<B> = view::numbers(a, m, 0..m as i64)?;
+    let mut order = counted.reshape(&Shape::new(&[1, m])?)?.broadcast_to(&Shape::new(&[b, m])?, "lu")?;
+    // Column k sees itself at 0.
+    let at = sub(&numbers(a, &[2 * n])?, &a.scalar_like(n as f64)?)?;
+    let mut x = a.clone();
+    let (mut done, mut orders, mut pivots) = (Vec::new(), Vec::new(), Vec::new());
+    for k in 0..m.min(n) {
+        let left = m - k;
+        let column = reshape::to_shape(&abs(&block(&x, 0..left, k..k + 1)?)?, &Shape::new(&[b, left])?)?;
+        let p = argmax(&column, Some(1), true)?;
+        if left > 1 {
+            let index = array::map_int(&Exchange, [&narrow(&counted, 0, 0, left)?, &p])?;
+            x = ordered(&x, &index)?;
+            order = gather(&order, 1, &index)?;
+        }
+        pivots.push((p, k));
+        done.push(rows_of(&x, 0..1)?);
+        orders.push(places(&order, 0, 1)?);
+        if left > 1 {
+            let below = rows_of(&x, 1..left)?;
+            let at = narrow(&at, 0, (n - k) as isize, n)?;
+            let (column, pivot) = (block(&x, 1..left, k..k + 1)?, block(&x, 0..1, k..k + 1)?);
+            x = array::map(&Eliminate, [&below, &column, &rows_of(&x, 0..1)?, &pivot, &at])?;
+            order = places(&order, 1, left - 1)?;
+        }
+    }
+    if m > n {
+        done.push(x);
+        orders.push(order);
+    }
+    let lu = concat(&done.iter().collect::<Vec<_>>(), 1)?;
+    let order = concat(&orders.iter().collect::<Vec<_>>(), 1)?;
+    Ok(Factors { lu, order, pivots })
+}
+
+impl<B: Backend> Factors<B> {
+    /// The exchanges as LAPACK counts them, from 1, of i32: [b, min(m, n)].
+    fn pivots(&self) -> Result<Array<B>> {
+        let all = concat(&self.pivots.iter().map(|(p, _)| p).collect::<Vec<_>>(), 1)?;
+        let from = self.pivots.iter().map(|(_, from)| *from as i64 + 1);
+        let from: Array<B> = view::numbers(&all, self.pivots.len(), from)?;
+        add(&all, &from)?.cast(DType::I32)
+    }
+}
+
+/// The packed factors of matrices [b, m, n], the exchanges [b, min(m, n)] (i32) and the order of
+/// rows [b, m] (i64). No size is 0.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::catalogue) struct LuFactor;
+
+impl Op for LuFactor {
+    fn name(&self) -> &'static str {
+        "lu_factor"
+    }
+    fn saves(&self, _: DType) -> Saves {
+        Saves::OUTPUTS
+    }
+    fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+        let all = factor(x[0])?;
+        let pivots = all.pivots()?;
+        Ok(Outputs::from_iter([all.lu, pivots, all.order]))
+    }
+    /// With k = min(m, n), L1 and U1 the first k rows and columns, and what lies beyond them as L2
+    /// and U2: the gradient by the first k rows and columns is L1^-T P U1^-T, with P the strictly
+    /// lower triangle of L1^T gL1 - gU2 U2^T and the upper one of gU1 U1^T - L2^T gL2; by the rows
+    /// beyond it is gL2 U1^-T, by the columns L1^-T gU2.
+    fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
+        let Some(g) = &g[0] else { return Ok(vec![None]) };
+        let (lu, order) = (c.y(0), c.y(2));
+        let &[_, m, n] = &lu.shape()[..] else { unreachable!("matrices") };
+        let k = m.min(n);
+        let (own, g_own) = (block(lu, 0..k, 0..k)?, block(g, 0..k, 0..k)?);
+        let unit = super::eye(lu, k, k)?;
+        let lower = add(&tril(&own, -1)?, &unit)?;
+        let upper = triu(&own, 0)?;
+        let mut below = product(&turned(&lower)?, &tril(&g_own, -1)?)?;
+        let mut above = product(&triu(&g_own, 0)?, &turned(&upper)?)?;
+        if n > k {
+            let beyond = product(&block(g, 0..k, k..n)?, &turned(&block(lu, 0..k, k..n)?)?)?;
+            below = sub(&below, &beyond)?;
+        }
+        if m > k {
+            let beyond = product(&turned(&block(lu, k..m, 0..k)?)?, &block(g, k..m, 0..k)?)?;
+            above = sub(&above, &beyond)?;
+        }
+        let middle = add(&tril(&below, -1)?, &triu(&above, 0)?)?;
+        let upper_turned = |y: &V| solved_right(&turned(&own)?, y, false, false);
+        let lower_turned = |y: &V| solved(&turned(&own)?, y, true, true);
+        let mut all = lower_turned(&upper_turned(&middle)?)?;
+        if m > k {
+            all = concat(&[&all, &upper_turned(&block(g, k..m, 0..k)?)?], 1)?;
+        }
+        if n > k {
+            all = concat(&[&all, &lower_turned(&block(g, 0..k, k..n)?)?], 2)?;
+        }
+        Ok(vec![Some(ordered(&all, &argsort(order, 1, false)?)?)])
+    }
+}
+
+/// X of A X = Y, or of A^T X = Y; operands A, Y, and the factors of A and the order of its rows,
+/// which are constants: the gradient by A is that of the system.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::catalogue) struct Solve {
+    /// Is it the system of A^T?
+    pub turned: bool,
+}
+
+impl Op for Solve {
+    fn name(&self) -> &'static str {
+        "solve"
+    }
+    fn saves(&self, _: DType) -> Saves {
+        Saves::BOTH
+    }
+    fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+        let [_, y, lu, order] = x[..] else { unreachable!("four operands") };
+        let solution = if self.turned {
+            let inner = triangular::solve(&turned(lu)?, y, false, false)?;
+            let inner = triangular::solve(&turned(lu)?, &inner, true, true)?;
+            ordered(&inner, &argsort(order, 1, false)?)?
+        } else {
+            let inner = triangular::solve(lu, &ordered(y, order)?, false, true)?;
+            triangular::solve(lu, &inner, true, false)?
+        };
+        Ok(Outputs::from_buf([solution]))
+    }
+    /// dY = A^-T g, dA = -dY X^T.
+    fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
+        let g = g[0].as_ref().expect("a system has one result");
+        let dy = V::apply(Solve { turned: !self.turned }, &[c.x(0), g, c.x(2), c.x(3)])?;
+        let da = c.want(0, || {
+            let (left, right) = if self.turned { (c.y(0), &dy) } else { (&dy, c.y(0)) };
+            neg(&product(left, &turned(right)?)?)
+        })?;
+        Ok(vec![da, Some(dy), None, None])
+    }
+}
+
+/// The packed factors of [b, m, n], exchanges and order, as constants.
+pub(in crate::catalogue) fn constants<V: Value>(a: &V) -> Result<[V; 3]> {
+    let all = LuFactor.forward(&[a.array()])?;
+    let all: Vec<V> = all.into_iter().map(V::from_array).collect();
+    Ok(all.try_into().expect("three results"))
+}
+
+/// X of A X = Y for [b, n, n] and [b, n, k].
+pub(in crate::catalogue) fn solved_by<V: Value>(a: &V, y: &V) -> Result<V> {
+    if y.shape().numel() == 0 || a.shape().numel() == 0 {
+        return Ok(y.clone());
+    }
+    let [lu, _, order] = constants(a)?;
+    V::apply(Solve { turned: false }, &[a, y, &lu, &order])
+}

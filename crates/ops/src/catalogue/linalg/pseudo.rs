@@ -1,0 +1,68 @@
+//! Pseudoinverses by singular values, and their gradient (Golub and Pereyra 1973).
+
+use super::svd;
+use super::{product, turned};
+use crate::array;
+use crate::catalogue::{add, mul, narrow, neg, sub, unsqueeze};
+use crate::prelude::*;
+
+/// 1 / s, and 0 where |s| is not above the bound, of `most`, the largest.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::catalogue) struct Reciprocal {
+    /// The least bound.
+    pub atol: f64,
+    /// The bound as a part of the largest.
+    pub rtol: f64,
+}
+
+impl Map<2> for Reciprocal {
+    const NAME: &'static str = "pinv_reciprocal";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [s, most]: [L; 2]) -> L {
+        let bound = (L::lit(self.rtol) * most).max(L::lit(self.atol));
+        L::select(s.abs().le(bound), L::lit(0.0), L::lit(1.0) / s)
+    }
+}
+compile_map! { 2 Reciprocal; }
+
+/// The pseudoinverses [b, n, m] of [b, m, n], no size of which is 0.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::catalogue) struct Pinv {
+    /// Which singular values count for 0.
+    pub bound: Reciprocal,
+}
+
+impl Op for Pinv {
+    fn name(&self) -> &'static str {
+        "pinv"
+    }
+    fn saves(&self, _: DType) -> Saves {
+        Saves::BOTH
+    }
+    fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+        let svd::Parts { u, s, vt } = svd::parts(x[0], false)?;
+        let inverse = array::map(&self.bound, [&s, &narrow(&s, 1, 0, 1)?])?;
+        let scaled = mul(&turned(&vt)?, &unsqueeze(&inverse, 1)?)?;
+        Ok(Outputs::from_buf([product(&scaled, &turned(&u)?)?]))
+    }
+    fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
+        let g = turned(g[0].as_ref().expect("a pseudoinverse is one result"))?;
+        let (a, p) = (c.x(0), c.y(0));
+        let pt = turned(p)?;
+        let &[_, m, n] = &a.shape()[..] else { unreachable!("matrices") };
+        let all = if m <= n {
+            let k = product(&g, p)?;
+            let kp = product(&k, &pt)?;
+            let own = sub(&kp, &product(&product(a, p)?, &kp)?)?;
+            let rest = product(&product(&pt, p)?, &sub(&g, &product(&k, a)?)?)?;
+            add(&add(&neg(&turned(&product(p, &k)?)?)?, &own)?, &rest)?
+        } else {
+            let k = product(p, &g)?;
+            let pk = product(&pt, &k)?;
+            let own = sub(&pk, &product(&product(&pk, p)?, a)?)?;
+            let rest = product(&product(&sub(&g, &product(a, &k)?)?, p)?, &pt)?;
+            add(&add(&neg(&turned(&product(&k, p)?)?)?, &own)?, &rest)?
+        };
+        Ok(vec![Some(all)])
+    }
+}

@@ -1,0 +1,32 @@
+//! lu: matrices as products of a permutation, a lower and an upper triangle.
+
+use super::linalg::{sizes, units};
+use super::lu_factor::{check_pivot, run};
+use super::{add, eq, narrow, tril, triu, unsqueeze, view};
+use crate::prelude::*;
+use crate::value::cast;
+
+/// (P, L, U) with `x` = P L U and partial pivoting, as [`lu_factor`](fn@super::lu_factor) chooses.
+///
+/// x: [.., m, n]   P: [.., m, m]   L: [.., m, k]   U: [.., k, n], k = min(m, n)
+///
+/// # Errors
+/// `ShapeMismatch` if x is no matrix; `DTypeMismatch` if it is not of f32 or f64; `OutOfMemory`.
+pub fn lu<V: Value>(x: &V) -> Result<(V, V, V)> {
+    autocast!("lu", x => lu(x));
+    let [packed, _, order] = run("lu", x)?;
+    let (lead, [m, n]) = sizes(x);
+    let k = m.min(n);
+    let row = unsqueeze(&view::numbers(x, m, 0..m as i64)?, -1)?;
+    let p = cast(&eq(&unsqueeze(&order, -2)?, &row)?, x.dtype())?;
+    let ones = units(x, &lead, m, k)?;
+    let l = add(&tril(&narrow(&packed, -1, 0, k)?, -1)?, &ones)?;
+    Ok((p, l, triu(&narrow(&packed, -2, 0, k)?, 0)?))
+}
+
+/// By name: operand x; attribute pivot (absent: true; it can be nothing else).
+pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
+    check_pivot(a)?;
+    let (p, l, u) = lu(a.input("x")?)?;
+    Ok(vec![p, l, u])
+}
