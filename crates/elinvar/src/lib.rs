@@ -71,8 +71,10 @@ pub mod options {
     pub use elinvar_ops::catalogue::fourier::windows::Window;
     pub use elinvar_ops::catalogue::gelu::Approximate;
     pub use elinvar_ops::catalogue::interpolate::{Interpolation, Target};
+    pub use elinvar_ops::catalogue::matrix_norm::MatrixOrd;
     pub use elinvar_ops::catalogue::multi_head_attention::{HeadWeights, MhaWeights};
     pub use elinvar_ops::catalogue::pad::Mode as PadMode;
+    pub use elinvar_ops::catalogue::qr::QrMode;
     pub use elinvar_ops::catalogue::recurrent::{RnnOptions, RnnWeights};
     pub use elinvar_ops::catalogue::reduction::Reduction;
     pub use elinvar_ops::catalogue::stft::Frames;

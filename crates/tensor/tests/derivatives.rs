@@ -6,7 +6,9 @@
 
 use elinvar_core::{Element, HostTensor, Result, Scalar, Shape};
 use elinvar_ops::catalogue as op;
+use elinvar_ops::catalogue::matrix_norm::MatrixOrd;
 use elinvar_ops::catalogue::pad::Mode;
+use elinvar_ops::catalogue::qr::QrMode;
 use elinvar_ops::catalogue::slice::Range;
 use elinvar_ops::catalogue::unfold::Patches;
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -240,4 +242,90 @@ fn derivatives_of_indexing() {
     let got = g.get(&w).unwrap().to_vec::<f64>().unwrap();
     let row: Vec<f64> = w.to_vec::<f64>().unwrap()[..3].iter().map(|v| 2.0 * v).collect();
     assert_eq!(got, [&row[..], &[0.0; 3]].concat());
+}
+
+/// All results in one row.
+fn in_a_row(all: &[&T]) -> Result<T> {
+    let rows = all.iter().map(|v| op::reshape(*v, &[-1])).collect::<Result<Vec<T>>>()?;
+    op::concat(&rows.iter().collect::<Vec<_>>(), 0)
+}
+
+/// Matrices with `n` added to the diagonal.
+fn with_diagonal(shape: &[usize], seed: usize, n: f64) -> T {
+    let (m, k) = (shape[shape.len() - 2], shape[shape.len() - 1]);
+    let unit =
+        (0..m * k).map(|i| if i / k == i % k { n * (1.0 + (i / k) as f64 / 4.0) } else { 0.0 }).collect();
+    op::add(&some(shape, seed), &of(unit, &[m, k])).unwrap()
+}
+
+fn symmetric(x: &T) -> Result<T> {
+    op::add(x, &op::transpose(x, -1, -2)?)
+}
+
+#[test]
+fn factorisations() {
+    let square = |n| move || vec![with_diagonal(&[n, n], 1, 5.0)];
+    let rest = |m: usize, n: usize| vec![with_diagonal(&[m, n], 1, 3.0)];
+    let (three, two) = (square(3), vec![with_diagonal(&[2, 2, 2], 3, 5.0)]);
+    check(vec![
+        ("cholesky", three(), just(|x| op::cholesky(&symmetric(x)?, false))),
+        ("cholesky, upper", two.clone(), just(|x| op::cholesky(&symmetric(x)?, true))),
+        ("inv", three(), just(op::inv)),
+        ("det", three(), just(op::det)),
+        ("slogdet", two.clone(), just(|x| Ok(op::slogdet(x)?.1))),
+        ("lu", three(), just(|x| op::lu(x).and_then(|(_, l, u)| in_a_row(&[&l, &u])))),
+        ("lu of a tall matrix", rest(4, 2), just(|x| Ok(op::lu_factor(x)?.0))),
+        ("lu of a wide matrix", rest(2, 4), just(|x| Ok(op::lu_factor(x)?.0))),
+        ("qr", three(), just(|x| op::qr(x, QrMode::Reduced).and_then(|(q, r)| in_a_row(&[&q, &r])))),
+        ("qr, tall", rest(4, 2), just(|x| op::qr(x, QrMode::Reduced).and_then(|(q, r)| in_a_row(&[&q, &r])))),
+        (
+            "qr, wide",
+            rest(2, 4),
+            just(|x| op::qr(x, QrMode::Complete).and_then(|(q, r)| in_a_row(&[&q, &r]))),
+        ),
+        ("eigh", three(), just(|x| op::eigh(&symmetric(x)?, false).and_then(|(l, v)| in_a_row(&[&l, &v])))),
+        ("eigvalsh", two.clone(), just(|x| op::eigvalsh(&symmetric(x)?, true))),
+        ("svd", three(), just(|x| op::svd(x, false).and_then(|(u, s, v)| in_a_row(&[&u, &s, &v])))),
+        ("svd, tall", rest(4, 2), just(|x| op::svd(x, false).and_then(|(u, s, v)| in_a_row(&[&u, &s, &v])))),
+        ("svd, wide", rest(2, 4), just(|x| op::svd(x, false).and_then(|(u, s, v)| in_a_row(&[&u, &s, &v])))),
+        ("svdvals", rest(3, 2), just(op::svdvals)),
+        ("pinv, tall", rest(3, 2), just(|x| op::pinv(x, None, None, false))),
+        ("pinv, wide", rest(2, 3), just(|x| op::pinv(x, None, None, false))),
+        ("matrix_exp", vec![op::mul(&some(&[2, 2], 2), &of(vec![0.5], &[1])).unwrap()], just(op::matrix_exp)),
+        ("matrix_power", two.clone(), just(|x| op::matrix_power(x, 3))),
+        ("matrix_power of the inverse", two, just(|x| op::matrix_power(x, -2))),
+        ("matrix_norm", rest(3, 2), just(|x| op::matrix_norm(x, MatrixOrd::Nuc, [-2, -1], false))),
+    ]);
+}
+
+#[test]
+fn systems() {
+    let (a, y) = (with_diagonal(&[2, 3, 3], 1, 5.0), some(&[2, 3, 2], 2));
+    let left = some(&[2, 2, 3], 4);
+    check(vec![
+        ("solve", vec![a.clone(), y.clone()], pair(|a, y| op::solve(a, y, true))),
+        ("solve, right", vec![a.clone(), left.clone()], pair(|a, y| op::solve(a, y, false))),
+        (
+            "triangular",
+            vec![a.clone(), y.clone()],
+            pair(|a, y| op::solve_triangular(a, y, false, true, false)),
+        ),
+        ("triangular, unit", vec![a.clone(), y], pair(|a, y| op::solve_triangular(a, y, true, true, true))),
+        ("triangular, right", vec![a, left], pair(|a, y| op::solve_triangular(a, y, true, false, false))),
+        (
+            "lstsq",
+            vec![with_diagonal(&[4, 2], 1, 3.0), some(&[4, 1], 2)],
+            pair(|a, y| op::lstsq(a, y).and_then(|(x, r)| in_a_row(&[&x, &r]))),
+        ),
+        (
+            "lstsq, wide",
+            vec![with_diagonal(&[2, 4], 1, 3.0), some(&[2, 1], 2)],
+            pair(|a, y| Ok(op::lstsq(a, y)?.0)),
+        ),
+        (
+            "multi_dot",
+            vec![some(&[2, 3], 1), some(&[3, 4], 2), some(&[4, 2], 3)],
+            triple(|x, y, z| op::multi_dot(&[x, y, z])),
+        ),
+    ]);
 }
