@@ -1,8 +1,8 @@
 //! pinv: the pseudoinverses of matrices.
 
 use super::linalg::pseudo::{Pinv, Reciprocal};
-use super::linalg::{batched, check, check_floats, check_square, matrices, product, shape, sizes, turned};
-use super::{abs, amax, eigh, mul, unsqueeze, view};
+use super::linalg::{batched, check, check_floats, check_square, matrices, shape, sizes};
+use super::view;
 use crate::prelude::*;
 
 /// The pseudoinverses of the matrices of `x`, by singular values; those that are not above the
@@ -34,14 +34,7 @@ fn of_wide<V: Value>(x: &V, atol: Option<f64>, rtol: Option<f64>, hermitian: boo
     if x.shape().numel() == 0 {
         return view::full(x, &shape(&lead, &[n, m])?, Scalar::Int(0));
     }
-    let a = matrices(x)?;
-    if !hermitian {
-        return batched(&V::apply(Pinv { bound }, &[&a])?, &lead);
-    }
-    let (values, vectors) = eigh::run("pinv", &a, false)?;
-    let most = amax(&abs(&values.detached())?, Some(&[1]), true)?;
-    let inverse = map(bound, [&values, &most])?;
-    batched(&product(&mul(&vectors, &unsqueeze(&inverse, 1)?)?, &turned(&vectors)?)?, &lead)
+    batched(&V::apply(Pinv { bound, hermitian }, &[&matrices(x)?])?, &lead)
 }
 
 /// By name: operand x; attributes atol, rtol and hermitian (absent: false).

@@ -13,7 +13,7 @@ use crate::catalogue::{reshape, sub, sum, tril, unsqueeze};
 use crate::prelude::*;
 
 /// Values [b, n], ascending, and vectors as rows [b, n, n], of which one triangle of a is read.
-fn parts<B: Backend>(a: &Array<B>, upper: bool) -> Result<[Array<B>; 2]> {
+pub(super) fn parts<B: Backend>(a: &Array<B>, upper: bool) -> Result<[Array<B>; 2]> {
     let &[b, n, _] = &a.shape()[..] else { unreachable!("matrices") };
     let a = if upper { turned(a)? } else { a.clone() };
     let lower = tril(&a, 0)?;

@@ -1,9 +1,9 @@
-//! Pseudoinverses by singular values, and their gradient (Golub and Pereyra 1973).
+//! Pseudoinverses by singular values, or by eigenvalues of symmetric matrices, and their gradient
+//! (Golub and Pereyra 1973).
 
-use super::svd;
-use super::{product, turned};
+use super::{eigh, product, svd, turned};
 use crate::array;
-use crate::catalogue::{add, mul, narrow, neg, sub, unsqueeze};
+use crate::catalogue::{abs, add, amax, mul, narrow, neg, sub, unsqueeze};
 use crate::prelude::*;
 
 /// 1 / s, and 0 where |s| is not above the bound, of `most`, the largest.
@@ -30,6 +30,8 @@ compile_map! { 2 Reciprocal; }
 pub(in crate::catalogue) struct Pinv {
     /// Which singular values count for 0.
     pub bound: Reciprocal,
+    /// Are the matrices symmetric? Then their lower triangle is read.
+    pub hermitian: bool,
 }
 
 impl Op for Pinv {
@@ -40,6 +42,13 @@ impl Op for Pinv {
         Saves::BOTH
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
+        if self.hermitian {
+            let [values, rows] = eigh::parts(x[0], false)?;
+            let most = amax(&abs(&values)?, Some(&[1]), true)?;
+            let inverse = array::map(&self.bound, [&values, &most])?;
+            let scaled = mul(&turned(&rows)?, &unsqueeze(&inverse, 1)?)?;
+            return Ok(Outputs::from_buf([product(&scaled, &rows)?]));
+        }
         let svd::Parts { u, s, vt } = svd::parts(x[0], false)?;
         let inverse = array::map(&self.bound, [&s, &narrow(&s, 1, 0, 1)?])?;
         let scaled = mul(&turned(&vt)?, &unsqueeze(&inverse, 1)?)?;
