@@ -153,6 +153,7 @@ fn every_op_is_a_method() {
         include_str!("../src/methods/movement.rs"),
         include_str!("../src/methods/select.rs"),
         include_str!("../src/methods/product.rs"),
+        include_str!("../src/methods/linalg.rs"),
         include_str!("../src/methods/fourier.rs"),
         include_str!("../src/methods/layers.rs"),
         include_str!("../src/methods/losses.rs"),
