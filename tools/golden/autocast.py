@@ -49,6 +49,7 @@ ROWS = {
     "matmul": lambda t: torch.matmul(t(2, 3), t(3, 4)),
     "bmm": lambda t: torch.bmm(t(2, 3, 4), t(2, 4, 5)),
     "addmm": lambda t: torch.addmm(t(3, 5), t(3, 4), t(4, 5)),
+    "addbmm": lambda t: torch.addbmm(t(3, 5), t(2, 3, 4), t(2, 4, 5)),
     "baddbmm": lambda t: torch.baddbmm(t(2, 3, 5), t(2, 3, 4), t(2, 4, 5)),
     "tensordot": lambda t: torch.tensordot(t(2, 3), t(3, 4), 1),
     "einsum": lambda t: torch.einsum("ij,jk->ik", t(2, 3), t(3, 4)),

@@ -197,6 +197,22 @@ def segment_reduce(s):
     add("empty", normal(3), "mean", at(0, 3))
     add("f16", normal(5, dtype=F16), "sum", at(4, 1))
 
+    def along(slug, x, how, axis, lengths):
+        def f(x, lengths):
+            reduced = {"sum": lambda v: v.sum(axis), "max": lambda v: v.amax(axis), "mean": lambda v: v.mean(axis)}[how]
+            rows = [
+                torch.stack([reduced(v[None] if axis == 1 else v[None, None]) for v in row.split(n.tolist())])
+                for row, n in zip(x.flatten(0, axis - 1), lengths.flatten(0, -2))
+            ]
+            return torch.stack(rows).reshape(*x.shape[:axis], lengths.shape[-1], *x.shape[axis + 1 :])
+
+        inputs, attrs = {"x": x, "lengths": lengths}, {"reduce": how, "initial": None, "axis": axis}
+        s.case("segment_reduce", slug, f, inputs, attrs, rule({"max": "amax"}.get(how, how)), sums, diff=["x"])
+
+    along("second_axis", distinct(2, 5, 3), "sum", 1, torch.tensor([[2, 3], [4, 1]]))
+    along("last_axis", distinct(2, 6), "mean", 1, torch.tensor([[2, 3, 1], [4, 1, 1]]))
+    along("third_axis", distinct(2, 2, 4), "max", 2, torch.tensor([[[2, 2], [1, 3]], [[3, 1], [2, 2]]]))
+
 
 def masked_scatter(s):
     def add(slug, x, mask, source, grad=exact):

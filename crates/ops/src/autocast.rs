@@ -44,6 +44,7 @@ pub const TABLE: &[(&str, Rule)] = &[
     ("bmm", Rule::Half),
     ("addmm", Rule::Half),
     ("baddbmm", Rule::Half),
+    ("addbmm", Rule::Half),
     ("tensordot", Rule::Half),
     ("einsum", Rule::Half),
     ("multi_dot", Rule::Half),

@@ -189,6 +189,20 @@ pub trait Door: Backend {
     ) -> Result<A<Self>> {
         draw("normal", device, Random::Normal { mean, std }, stream, shape, dtype)
     }
+    /// The rows and columns of a lower triangle: see [`op::tril_indices::on`].
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn tril_indices(device: &Self::Device, rows: usize, columns: usize, offset: isize) -> Result<A<Self>> {
+        op::tril_indices::on(device, rows, columns, offset)
+    }
+    /// The rows and columns of an upper triangle: see [`op::triu_indices::on`].
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn triu_indices(device: &Self::Device, rows: usize, columns: usize, offset: isize) -> Result<A<Self>> {
+        op::triu_indices::on(device, rows, columns, offset)
+    }
     /// `x` broadcast to a shape, as a view.
     ///
     /// # Errors
@@ -224,6 +238,19 @@ pub trait Door: Backend {
         "The hyperbolic cosine" cosh;
         "The hyperbolic tangent" tanh;
         "The error function" erf;
+        "The inverse hyperbolic sine" asinh;
+        "The inverse hyperbolic cosine" acosh;
+        "The inverse hyperbolic tangent" atanh;
+        "1 - erf(x), relatively accurate" erfc;
+        "exp(x^2) erfc(x)" erfcx;
+        "The inverse of the error function" erfinv;
+        "The normal distribution function" ndtr;
+        "The logarithm of the normal distribution function" log_ndtr;
+        "The inverse of the normal distribution function" ndtri;
+        "The logarithm of |gamma(x)|" lgamma;
+        "The derivative of lgamma" digamma;
+        "-x log(x); 0 at 0, -inf below" entr;
+        "sin(pi x) / (pi x)" sinc;
         "1 / (1 + e^-x)" sigmoid;
         "log(sigmoid(x))" log_sigmoid;
         "max(x, 0), for floats and integers" relu;
@@ -252,6 +279,12 @@ pub trait Door: Backend {
     forward! {
         "log(x / (1 - x)); with `eps`, of x cut to `eps..=1 - eps`"
         logit(x: &A<Self>, eps: Option<f64>) -> A<Self> = op::logit;
+        "The derivative of digamma of order `n`"
+        polygamma(n: usize, x: &A<Self>) -> A<Self> = op::polygamma;
+        "m in 1/2..1 and e (i32), with x = m 2^e"
+        frexp(x: &A<Self>) -> (A<Self>, A<Self>) = op::frexp;
+        "x where it is positive, else x times a number between `lower` and `upper`"
+        rrelu(x: &A<Self>, lower: f64, upper: f64, slopes: op::rrelu::Slopes<'_, A<Self>>) -> A<Self> = op::rrelu;
         "x where it is positive, else `negative_slope * x`"
         leaky_relu(x: &A<Self>, negative_slope: f64) -> A<Self> = op::leaky_relu;
         "x where it is positive, else `alpha (e^x - 1)`"
@@ -287,6 +320,13 @@ pub trait Door: Backend {
         "The smaller of x and y" minimum;
         "The angle of the point (y, x) in radians" atan2;
         "The magnitude of x with the sign of y" copysign;
+        "sqrt(x^2 + y^2), without overflow" hypot;
+        "x log(y); 0 where x is 0" xlogy;
+        "x log(1 + y); 0 where x is 0" xlog1py;
+        "x 2^y" ldexp;
+        "The larger of x and y, NaN being missing" fmax;
+        "The smaller of x and y, NaN being missing" fmin;
+        "0 below 0, 1 above, y at 0" heaviside;
         "log(e^x + e^y), without overflow" logaddexp;
         "Have x and y the same shape and elements? bool, []" equal;
         "x == y, as bool" eq;
@@ -476,6 +516,10 @@ pub trait Door: Backend {
         baddbmm(
             input: &A<Self>, x: &A<Self>, y: &A<Self>, beta: impl Into<Scalar>, alpha: impl Into<Scalar>
         ) -> A<Self> = op::baddbmm;
+        "`beta * input + alpha * (x @ y)`, summed over batches of matrices"
+        addbmm(
+            input: &A<Self>, x: &A<Self>, y: &A<Self>, beta: impl Into<Scalar>, alpha: impl Into<Scalar>
+        ) -> A<Self> = op::addbmm;
         "The sum over axis `dims_x[i]` of `x` together with axis `dims_y[i]` of `y`, for all `i`"
         tensordot(x: &A<Self>, y: &A<Self>, dims_x: &[isize], dims_y: &[isize]) -> A<Self> = op::tensordot;
         "The sum that `equation` names, such as 'ij,jk->ik'"
@@ -716,7 +760,8 @@ pub trait Door: Backend {
         "The reduction of each segment of the slices of axis 0 of `x`"
         segment_reduce(
             x: &A<Self>, reduce: op::scatter_reduce::Reduce,
-            segments: op::segment_reduce::Segments<'_, A<Self>>, initial: Option<f64>
+            segments: op::segment_reduce::Segments<'_, A<Self>>, axis: isize,
+            initial: Option<f64>
         ) -> A<Self> = op::segment_reduce;
         "`x` with its elements where `mask` is true replaced by the first of `source`"
         masked_scatter(x: &A<Self>, mask: &A<Self>, source: &A<Self>) -> A<Self> = op::masked_scatter;
@@ -734,6 +779,10 @@ pub trait Door: Backend {
         unravel_index(index: &A<Self>, shape: &[usize]) -> Vec<A<Self>> = op::unravel_index;
         "How many elements lie in each of `bins` parts of a range"
         histc(x: &A<Self>, bins: usize, min: f64, max: f64) -> A<Self> = op::histc;
+        "How many elements, or what weights, lie in each part of a range; and the edges"
+        histogram(
+            x: &A<Self>, bins: op::histogram::Bins<'_, A<Self>>, weight: Option<&A<Self>>, density: bool
+        ) -> (A<Self>, A<Self>) = op::histogram;
         "The insertion positions of values in rows that `sorter` sorts"
         searchsorted_by(
             rows: &A<Self>, sorter: &A<Self>, values: &A<Self>, right: bool

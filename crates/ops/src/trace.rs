@@ -352,6 +352,39 @@ impl<'t, V: Value, const W: u32> Lane for Traced<'t, V, W> {
         let half = Self::lit(0.5);
         (self * Self::lit(core::f64::consts::FRAC_1_SQRT_2)).erf().fma(half, half)
     }
+    fn asinh(self) -> Self {
+        self.unary(round1::<W>(Lane::asinh, Lane::asinh), op::asinh)
+    }
+    fn acosh(self) -> Self {
+        self.unary(round1::<W>(Lane::acosh, Lane::acosh), op::acosh)
+    }
+    fn atanh(self) -> Self {
+        self.unary(round1::<W>(Lane::atanh, Lane::atanh), op::atanh)
+    }
+    fn erfc(self) -> Self {
+        self.unary(round1::<W>(Lane::erfc, Lane::erfc), op::erfc)
+    }
+    fn erfcx(self) -> Self {
+        self.unary(round1::<W>(Lane::erfcx, Lane::erfcx), op::erfcx)
+    }
+    fn erfinv(self) -> Self {
+        self.unary(round1::<W>(Lane::erfinv, Lane::erfinv), op::erfinv)
+    }
+    fn ndtr(self) -> Self {
+        self.unary(round1::<W>(Lane::ndtr, Lane::ndtr), op::ndtr)
+    }
+    fn log_ndtr(self) -> Self {
+        self.unary(round1::<W>(Lane::log_ndtr, Lane::log_ndtr), op::log_ndtr)
+    }
+    fn ndtri(self) -> Self {
+        self.unary(round1::<W>(Lane::ndtri, Lane::ndtri), op::ndtri)
+    }
+    fn lgamma(self) -> Self {
+        self.unary(round1::<W>(Lane::lgamma, Lane::lgamma), op::lgamma)
+    }
+    fn digamma(self) -> Self {
+        self.unary(round1::<W>(Lane::digamma, Lane::digamma), op::digamma)
+    }
     fn sigmoid(self) -> Self {
         self.unary(round1::<W>(Lane::sigmoid, Lane::sigmoid), op::sigmoid)
     }

@@ -183,7 +183,7 @@ fn by_index() {
         ),
         (
             "an empty segment",
-            segment_reduce(&f(&[1.0, 2.0]), Reduce::Mean, Segments::Lengths(&i(&[0, 2])), None),
+            segment_reduce(&f(&[1.0, 2.0]), Reduce::Mean, Segments::Lengths(&i(&[0, 2])), 0, None),
             f(&[NAN, 1.5]),
         ),
         ("nothing to be in", isin(&i(&[1, 2]), &i(&[]), true), array(&[true, true], &[2])),
@@ -368,7 +368,7 @@ fn mistakes_are_named() {
             "scatter_reduce: ",
         ),
         (
-            segment_reduce(&x, Reduce::Sum, Segments::Offsets(&i(&[0, 3])), None),
+            segment_reduce(&x, Reduce::Sum, Segments::Offsets(&i(&[0, 3])), 0, None),
             InvalidArgument,
             "segment_reduce: lengths",
         ),

@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 #[rustfmt::skip]
 pub const OPS: &[(&str, &[&str], &[&str])] = &[
     ("abs neg sign square floor ceil round trunc frac relu relu6 isnan isinf isfinite logical_not bitwise_not \
-      exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh erf sigmoid \
+      exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc \
+      erfcx erfinv ndtr log_ndtr ndtri lgamma digamma entr sinc frexp rrelu sigmoid \
       log_sigmoid logit leaky_relu elu celu selu silu mish softplus softsign hardtanh hardswish hardsigmoid \
       softshrink hardshrink tanhshrink threshold clamp", &["x"], &[""]),
+    ("heaviside", &["x", "values"], &[""]),
     ("gelu", &["x"], &["approximate=none", "approximate=tanh"]),
-    ("add sub mul floor_divide fmod remainder pow maximum minimum atan2 copysign eq ne lt le gt ge logical_and \
+    ("add sub mul floor_divide fmod remainder pow maximum minimum atan2 hypot xlogy xlog1py ldexp fmax fmin copysign eq ne lt le gt ge logical_and \
       logical_or logical_xor bitwise_and bitwise_or bitwise_xor shift_left shift_right", &["x", "y"], &[""]),
     ("pow", &["x"], &["scalar=2,scalar_side=right", "scalar=3,scalar_side=right", "scalar=-1,scalar_side=right",
       "scalar=2.5,scalar_side=right", "scalar=2,scalar_side=left"]),

@@ -190,7 +190,9 @@ macro_rules! elementary {
 }
 elementary! {
     exp(x); exp2(x); expm1(x); log(x); log2(x); log10(x); log1p(x); sin(x); cos(x); tan(x); asin(x); acos(x); atan(x); sinh(x);
-    cosh(x); tanh(x); erf(x); phi(x); sigmoid(x); rsqrt(x); pow(x y); atan2(y x);
+    cosh(x); tanh(x); erf(x); phi(x); sigmoid(x); rsqrt(x);
+    asinh(x); acosh(x); atanh(x); erfc(x); erfcx(x); erfinv(x); ndtr(x); log_ndtr(x); ndtri(x); lgamma(x); digamma(x);
+    pow(x y); atan2(y x);
 }
 
 impl<W: Width> Whole<'_, W> {

@@ -10,6 +10,7 @@
 //! nothing: compilers and traces fold it.
 
 use super::Lane;
+use crate::math;
 use core::f64::consts;
 use core::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -296,6 +297,62 @@ impl<L: Lane> Lane for Dual<L> {
         self.follow(x.phi(), density * (L::lit(-0.5) * (x * x)).exp())
     }
     #[inline(always)]
+    fn asinh(self) -> Self {
+        self.follow(self.value.asinh(), asinh_slope(self.value))
+    }
+    #[inline(always)]
+    fn acosh(self) -> Self {
+        self.follow(self.value.acosh(), acosh_slope(self.value))
+    }
+    #[inline(always)]
+    fn atanh(self) -> Self {
+        let (x, one) = (self.value, L::lit(1.0));
+        self.follow(x.atanh(), one / ((one - x) * (one + x)))
+    }
+    #[inline(always)]
+    fn erfc(self) -> Self {
+        let x = self.value;
+        self.follow(x.erfc(), L::lit(-consts::FRAC_2_SQRT_PI) * (-(x * x)).exp())
+    }
+    #[inline(always)]
+    fn erfcx(self) -> Self {
+        let y = self.value.erfcx();
+        self.follow(y, (self.value + self.value).fma(y, L::lit(-consts::FRAC_2_SQRT_PI)))
+    }
+    #[inline(always)]
+    fn erfinv(self) -> Self {
+        let y = self.value.erfinv();
+        self.follow(y, L::lit(1.0 / consts::FRAC_2_SQRT_PI) * (y * y).exp())
+    }
+    #[inline(always)]
+    fn ndtr(self) -> Self {
+        let x = self.value;
+        let density = L::lit(0.5 * consts::FRAC_2_SQRT_PI * consts::FRAC_1_SQRT_2);
+        self.follow(x.ndtr(), density * (L::lit(-0.5) * (x * x)).exp())
+    }
+    /// sqrt(2 / pi) / erfcx(-x / sqrt(2))
+    #[inline(always)]
+    fn log_ndtr(self) -> Self {
+        let x = self.value;
+        let rate = L::lit(consts::FRAC_2_SQRT_PI * consts::FRAC_1_SQRT_2);
+        self.follow(x.log_ndtr(), rate / (x * L::lit(-consts::FRAC_1_SQRT_2)).erfcx())
+    }
+    #[inline(always)]
+    fn ndtri(self) -> Self {
+        let y = self.value.ndtri();
+        let scale = L::lit(2.0 * consts::SQRT_2 / consts::FRAC_2_SQRT_PI);
+        self.follow(y, scale * (L::lit(0.5) * y * y).exp())
+    }
+    #[inline(always)]
+    fn lgamma(self) -> Self {
+        self.follow(self.value.lgamma(), self.value.digamma())
+    }
+    #[inline(always)]
+    fn digamma(self) -> Self {
+        let x = self.value;
+        self.follow(x.digamma(), math::polygamma(1, &math::cotangent(1), x))
+    }
+    #[inline(always)]
     fn sigmoid(self) -> Self {
         let y = self.value.sigmoid();
         self.follow(y, y * (L::lit(1.0) - y))
@@ -331,6 +388,20 @@ impl<L: Lane> Lane for Dual<L> {
     }
 }
 
+/// The derivative of the inverse hyperbolic sine: 1 / |x| where the square might overflow.
+#[inline(always)]
+fn asinh_slope<L: Lane>(x: L) -> L {
+    let one = L::lit(1.0);
+    L::select(x.abs().gt(L::lit(1e9)), one / x.abs(), x.fma(x, one).rsqrt())
+}
+
+/// The derivative of the inverse hyperbolic cosine, of two roots: no square overflows.
+#[inline(always)]
+fn acosh_slope<L: Lane>(x: L) -> L {
+    let one = L::lit(1.0);
+    one / ((x - one).sqrt() * (x + one).sqrt())
+}
+
 /// The derivative of the arc sine.
 #[inline(always)]
 fn arc_slope<L: Lane>(x: L) -> L {
@@ -364,7 +435,7 @@ mod tests {
     #[test]
     fn slopes_are_derivatives() {
         type F = fn(D) -> D;
-        let rows: [(&str, F, &[f64]); 31] = [
+        let rows: [(&str, F, &[f64]); 42] = [
             ("exp", Lane::exp, &[-3.0, 0.0, 2.0]),
             ("exp2", Lane::exp2, &[-3.0, 0.0, 2.0]),
             ("expm1", Lane::expm1, &[-3.0, 0.1, 2.0]),
@@ -386,6 +457,17 @@ mod tests {
             ("sigmoid", Lane::sigmoid, &[-3.0, 0.0, 4.0]),
             ("sqrt", Lane::sqrt, &[0.1, 1.0, 30.0]),
             ("rsqrt", Lane::rsqrt, &[0.1, 1.0, 30.0]),
+            ("asinh", Lane::asinh, &[-3.0, 0.1, 2.0]),
+            ("acosh", Lane::acosh, &[1.3, 2.0, 30.0]),
+            ("atanh", Lane::atanh, &[-0.9, 0.1, 0.6]),
+            ("erfc", Lane::erfc, &[-2.0, 0.1, 1.5]),
+            ("erfcx", Lane::erfcx, &[-1.0, 0.1, 0.6, 5.0]),
+            ("erfinv", Lane::erfinv, &[-0.9, 0.1, 0.6]),
+            ("ndtr", Lane::ndtr, &[-2.0, 0.1, 1.5]),
+            ("log_ndtr", Lane::log_ndtr, &[-7.0, -0.5, 1.5]),
+            ("ndtri", Lane::ndtri, &[0.1, 0.4, 0.8]),
+            ("lgamma", Lane::lgamma, &[-1.3, 0.3, 1.2, 2.6, 30.0]),
+            ("digamma", Lane::digamma, &[-1.3, 0.4, 1.2, 2.6, 30.0]),
             ("abs", Lane::abs, &[-2.0, 3.0]),
             ("x * x", |x| x * x, &[-2.0, 3.0]),
             ("1 / x", |x| constant(1.0) / x, &[-2.0, 3.0]),

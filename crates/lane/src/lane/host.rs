@@ -200,7 +200,9 @@ macro_rules! host_lane {
             // One compiled copy of each function for all formulas: a program has hundreds of
             // formulas, and inlined into each the elementary functions would be nearly all of its
             // code. Readings that need them inlined (vectors) use the generic functions of `math`.
-            outlined!($float: exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf phi sigmoid rsqrt; pow atan2);
+            outlined!($float: exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf phi sigmoid rsqrt
+                asinh acosh atanh erfc erfcx erfinv ndtr log_ndtr ndtri lgamma digamma;
+                pow atan2);
 
             #[inline(always)]
             fn fmod(self, other: Self) -> Self {

@@ -274,6 +274,61 @@ pub trait Lane:
     fn phi(self) -> Self {
         math::phi(self)
     }
+    /// Inverse hyperbolic sine. Bound: see `math::asinh`.
+    #[inline(always)]
+    fn asinh(self) -> Self {
+        math::asinh(self)
+    }
+    /// Inverse hyperbolic cosine. Bound: see `math::acosh`.
+    #[inline(always)]
+    fn acosh(self) -> Self {
+        math::acosh(self)
+    }
+    /// Inverse hyperbolic tangent. Bound: see `math::atanh`.
+    #[inline(always)]
+    fn atanh(self) -> Self {
+        math::atanh(self)
+    }
+    /// 1 - erf(x), relatively accurate. Bound: see `math::erfc`.
+    #[inline(always)]
+    fn erfc(self) -> Self {
+        math::erfc(self)
+    }
+    /// exp(x^2) erfc(x). Bound: see `math::erfcx`.
+    #[inline(always)]
+    fn erfcx(self) -> Self {
+        math::erfcx(self)
+    }
+    /// The inverse of the error function. Bound: see `math::erfinv`.
+    #[inline(always)]
+    fn erfinv(self) -> Self {
+        math::erfinv(self)
+    }
+    /// The normal distribution function, relatively accurate. Bound: see `math::ndtr`.
+    #[inline(always)]
+    fn ndtr(self) -> Self {
+        math::ndtr(self)
+    }
+    /// The logarithm of the normal distribution function. Bound: see `math::log_ndtr`.
+    #[inline(always)]
+    fn log_ndtr(self) -> Self {
+        math::log_ndtr(self)
+    }
+    /// The inverse of the normal distribution function. Bound: see `math::ndtri`.
+    #[inline(always)]
+    fn ndtri(self) -> Self {
+        math::ndtri(self)
+    }
+    /// The logarithm of |gamma(x)|. Bound: see `math::lgamma`.
+    #[inline(always)]
+    fn lgamma(self) -> Self {
+        math::lgamma(self)
+    }
+    /// The derivative of lgamma. Bound: see `math::digamma`.
+    #[inline(always)]
+    fn digamma(self) -> Self {
+        math::digamma(self)
+    }
     /// 1 / (1 + exp(-x)). Bound: see `math::sigmoid`.
     #[inline(always)]
     fn sigmoid(self) -> Self {

@@ -9,8 +9,8 @@ use crate::lane::Lane;
 
 /// One constant: its pieces for 32-bit and for 64-bit lanes.
 pub struct Pieces {
-    single: [f64; 3],
-    double: [f64; 3],
+    pub(super) single: [f64; 3],
+    pub(super) double: [f64; 3],
 }
 
 impl Pieces {

@@ -233,6 +233,46 @@ fn hyperbolic_and_friends() {
     );
 }
 
+#[test]
+fn special() {
+    let odd = [(0.0, 0.0), (-0.0, -0.0), (1e-40, 1e-40), (NAN, NAN)];
+    check1(both!(asinh, 1), &odd);
+    check1(both!(asinh, 1), &[(INF, INF), (-INF, -INF)]);
+    check1(both!(acosh, 1), &[(1.0, 0.0), (INF, INF), (0.5, NAN), (-2.0, NAN), (-INF, NAN), (NAN, NAN)]);
+    check1(both!(atanh, 1), &odd);
+    check1(both!(atanh, 1), &[(1.0, INF), (-1.0, -INF), (1.5, NAN), (-INF, NAN)]);
+    check1(both!(erfc, 1), &[(0.0, 1.0), (-0.0, 1.0), (INF, 0.0), (-INF, 2.0), (30.0, 0.0), (NAN, NAN)]);
+    check1(both!(erfcx, 1), &[(0.0, 1.0), (-0.0, 1.0), (INF, 0.0), (-INF, INF), (-30.0, INF), (NAN, NAN)]);
+    check1(
+        both!(erfinv, 1),
+        &[(0.0, 0.0), (-0.0, -0.0), (1.0, INF), (-1.0, -INF), (1.5, NAN), (-INF, NAN), (NAN, NAN)],
+    );
+    check1(both!(ndtr, 1), &[(0.0, 0.5), (-0.0, 0.5), (INF, 1.0), (-INF, 0.0), (-50.0, 0.0), (NAN, NAN)]);
+    check1(both!(log_ndtr, 1), &[(INF, -0.0), (-INF, -INF), (NAN, NAN)]);
+    check1(
+        both!(ndtri, 1),
+        &[(0.0, -INF), (-0.0, -INF), (1.0, INF), (0.5, 0.0), (2.0, NAN), (-1.0, NAN), (NAN, NAN)],
+    );
+    check1(
+        both!(lgamma, 1),
+        &[
+            (1.0, 0.0),
+            (2.0, 0.0),
+            (0.0, INF),
+            (-0.0, INF),
+            (-1.0, INF),
+            (-1e30, INF), // whole, as all numbers of that size
+            (INF, INF),
+            (-INF, INF),
+            (NAN, NAN),
+        ],
+    );
+    check1(
+        both!(digamma, 1),
+        &[(0.0, -INF), (-0.0, INF), (-1.0, NAN), (-1e30, NAN), (INF, INF), (-INF, NAN), (NAN, NAN)],
+    );
+}
+
 /// C99's list, annex F.9.4.4, row by row.
 #[test]
 fn powers() {

@@ -126,6 +126,32 @@ fn complete<L: Lane>(x: L, y: L) -> L {
     L::select(x.lt(L::lit(0.0)), L::lit(f64::NAN), y)
 }
 
+/// log(1 + u) for u above -1 in two pieces.
+#[inline(always)]
+pub(super) fn log1p_pair<L: Lane>(u: Pair<L>) -> L {
+    let v = two_sum(L::lit(1.0), u.high);
+    let (e, f) = split(v.high);
+    // From 2^64 on, c is negligible, and 2^-e may not be a normal number.
+    let large = L::Int::lit(64).lt(e);
+    let c = (v.low + u.low) * power_of_two::<L>(L::Int::lit(0) - L::Int::select(large, L::Int::lit(64), e));
+    let whole: Pair<L> = two_sum(f, c);
+    assemble(e, whole.high, whole.low.fma(-whole.high, whole.low))
+}
+
+/// The logarithm of a positive finite number in two pieces, in two pieces.
+#[inline(always)]
+pub(super) fn log_pair<L: Lane>(x: Pair<L>) -> Pair<L> {
+    let (e, f) = split(x.high);
+    // Beyond these a low piece is not given.
+    let near = e.lt(L::Int::lit(64)) & L::Int::lit(-64).lt(e);
+    let power = power_of_two::<L>(L::Int::select(near, L::Int::lit(0) - e, L::Int::lit(0)));
+    let extra = x.low * power / (f + L::lit(1.0));
+    let e = small_to_float::<L>(e);
+    let high = e.fma(LN_2_SHORT.piece(0), f);
+    let lost = e.fma(LN_2_SHORT.piece(0), -high) + f;
+    fast_two_sum(high, Tail::of(f).plus(e.fma(LN_2_SHORT.piece(1), lost) + extra))
+}
+
 /// The natural logarithm; -inf at zeros, NaN below, log(1) = +0.
 ///
 /// Measured: 0.85 ULP in 32 bits, 0.82 in 64.

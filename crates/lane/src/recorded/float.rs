@@ -18,6 +18,7 @@ methods! {
         Exp exp; Exp2 exp2; Expm1 expm1; Log log; Log2 log2; Log10 log10; Log1p log1p;
         Sin sin; Cos cos; Tan tan; Asin asin; Acos acos; Atan atan; Sinh sinh; Cosh cosh; Tanh tanh;
         Erf erf; Phi phi; Sigmoid sigmoid; Rsqrt rsqrt;
+        Asinh asinh; Acosh acosh; Atanh atanh; Erfc erfc; Erfcx erfcx; Erfinv erfinv; Ndtr ndtr; LogNdtr log_ndtr; Ndtri ndtri; Lgamma lgamma; Digamma digamma;
     }
 }
 

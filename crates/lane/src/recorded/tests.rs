@@ -310,6 +310,7 @@ formulas! {
     Elementary [x, y, _z] vec![
         x.exp(), x.exp2(), x.expm1(), x.log(), x.log2(), x.log10(), x.log1p(), x.sin(), x.cos(), x.tan(), x.asin(),
         x.acos(), x.atan(), x.sinh(), x.cosh(), x.tanh(), x.erf(), x.phi(), x.sigmoid(), x.rsqrt(), x.pow(y), x.atan2(y),
+        x.asinh(), x.acosh(), x.atanh(), x.erfc(), x.erfcx(), x.erfinv(), x.ndtr(), x.log_ndtr(), x.ndtri(), x.lgamma(), x.digamma(),
     ];
     Width [x, y, _z] vec![if L::bits() == 32 { x + y } else { x * y }];
     Gradients [x, y, _z] {

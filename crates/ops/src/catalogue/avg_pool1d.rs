@@ -23,7 +23,7 @@ pub fn avg_pool1d<V: Value>(
     count_include_pad: bool,
 ) -> Result<V> {
     let op = "avg_pool1d";
-    Given { op, axes: 1, kernel_size, stride, padding, dilation: &[1], ceil_mode, count_include_pad }.avg(x)
+    Given { op, axes: 1, kernel_size, stride, padding, dilation: &[1], ceil_mode, count_include_pad, divisor_override: None }.avg(x)
 }
 
 /// By name: operand x; attributes kernel_size, stride, padding, ceil_mode, count_include_pad.

@@ -22,13 +22,30 @@ pub fn avg_pool2d<V: Value>(
     ceil_mode: bool,
     count_include_pad: bool,
 ) -> Result<V> {
-    let op = "avg_pool2d";
-    Given { op, axes: 2, kernel_size, stride, padding, dilation: &[1], ceil_mode, count_include_pad }.avg(x)
+    with_divisor(x, [kernel_size, stride, padding], ceil_mode, count_include_pad, None)
 }
 
-/// By name: operand x; attributes kernel_size, stride, padding, ceil_mode, count_include_pad.
+/// The same with `divisor_override` in place of a window's size, if there is one.
+///
+/// # Errors
+/// As [`avg_pool2d`]; `InvalidArgument` if it is 0.
+pub fn with_divisor<V: Value>(
+    x: &V,
+    [kernel_size, stride, padding]: [&[usize]; 3],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Option<usize>,
+) -> Result<V> {
+    let op = "avg_pool2d";
+    Given { op, axes: 2, kernel_size, stride, padding, dilation: &[1], ceil_mode, count_include_pad, divisor_override }.avg(x)
+}
+
+/// By name: operand x; attributes kernel_size, stride, padding, ceil_mode, count_include_pad,
+/// divisor_override (absent: null).
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (kernel, stride) = (a.sizes("kernel_size")?, a.maybe("stride", Args::sizes)?.unwrap_or_default());
     let (padding, ceil) = (a.sizes("padding")?, a.bool("ceil_mode")?);
-    Ok(vec![avg_pool2d(a.input("x")?, &kernel, &stride, &padding, ceil, a.bool("count_include_pad")?)?])
+    let divisor = a.maybe("divisor_override", Args::size)?;
+    let (windows, padded) = ([&kernel[..], &stride, &padding], a.bool("count_include_pad")?);
+    Ok(vec![with_divisor(a.input("x")?, windows, ceil, padded, divisor)?])
 }

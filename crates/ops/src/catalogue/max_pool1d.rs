@@ -39,7 +39,7 @@ pub fn with_indices<V: Value>(
     ceil_mode: bool,
 ) -> Result<(V, V)> {
     let op = "max_pool1d";
-    Given { op, axes: 1, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad: false }.max(x)
+    Given { op, axes: 1, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad: false, divisor_override: None }.max(x)
 }
 
 /// By name: operand x; attributes kernel_size, stride, padding, dilation, ceil_mode, and

@@ -41,7 +41,7 @@ pub fn with_indices<V: Value>(
     autocast!("max_pool3d", x =>
         with_indices(x, kernel_size, stride, padding, dilation, ceil_mode));
     let op = "max_pool3d";
-    Given { op, axes: 3, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad: false }.max(x)
+    Given { op, axes: 3, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad: false, divisor_override: None }.max(x)
 }
 
 /// By name: operand x; attributes kernel_size, stride, padding, dilation, ceil_mode, and

@@ -36,7 +36,7 @@ macro_rules! catalogue {
         /// # Errors
         /// `Unsupported` if there is no such op; else those of the op.
         pub fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-            match a.op.as_str() {
+            match resolved(a.op.as_str()) {
                 $(catalogue!(@name $module $($name)?) => $module::call(a),)*
                 other => Err(Error::unsupported(format!("there is no op called {other}"))),
             }
@@ -44,6 +44,31 @@ macro_rules! catalogue {
     };
     (@name $module:ident $name:literal) => { $name };
     (@name $module:ident) => { stringify!($module) };
+}
+
+/// The op's own name, of one of PyTorch's: `special.NAME` for its special functions, and the second
+/// names that it has for some ops.
+fn resolved(name: &str) -> &str {
+    match name {
+        "arccos" => "acos",
+        "arccosh" => "acosh",
+        "arcsin" => "asin",
+        "arcsinh" => "asinh",
+        "arctan" => "atan",
+        "arctan2" => "atan2",
+        "arctanh" => "atanh",
+        "expit" | "special.expit" => "sigmoid",
+        "gammaln" | "special.gammaln" => "lgamma",
+        "psi" | "special.psi" => "digamma",
+        _ => match name.strip_prefix("special.") {
+            Some(
+                own @ ("digamma" | "entr" | "erf" | "erfc" | "erfcx" | "erfinv" | "exp2" | "expm1" | "log1p"
+                | "log_ndtr" | "log_softmax" | "logit" | "logsumexp" | "ndtr" | "ndtri" | "polygamma"
+                | "round" | "sinc" | "softmax" | "xlog1py" | "xlogy"),
+            ) => own,
+            _ => name,
+        },
+    }
 }
 
 catalogue! {
@@ -71,13 +96,29 @@ catalogue! {
     sinh,
     cosh,
     tanh,
+    asinh,
+    acosh,
+    atanh,
     erf,
+    erfc,
+    erfcx,
+    erfinv,
+    ndtr,
+    log_ndtr,
+    ndtri,
+    lgamma,
+    digamma,
+    polygamma,
+    entr,
+    sinc,
+    frexp,
     sigmoid,
     log_sigmoid,
     logit,
     relu,
     relu6,
     leaky_relu,
+    rrelu,
     elu,
     celu,
     selu,
@@ -118,7 +159,14 @@ catalogue! {
     pow,
     maximum,
     minimum,
+    fmax,
+    fmin,
     atan2,
+    hypot,
+    xlogy,
+    xlog1py,
+    ldexp,
+    heaviside,
     logaddexp,
     copysign,
     eq,
@@ -188,6 +236,7 @@ catalogue! {
     bmm,
     addmm,
     baddbmm,
+    addbmm,
     addmv,
     addr,
     outer,
@@ -263,6 +312,8 @@ catalogue! {
     flatten,
     tril,
     triu,
+    tril_indices,
+    triu_indices,
     diagonal,
     diag,
     diag_embed,
@@ -306,6 +357,7 @@ catalogue! {
     isin,
     bincount,
     histc,
+    histogram,
     embedding,
     embedding_bag,
     // Layers

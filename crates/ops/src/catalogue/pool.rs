@@ -166,6 +166,8 @@ pub(super) struct Given<'a> {
     pub ceil_mode: bool,
     /// Does an average divide by the padding too?
     pub count_include_pad: bool,
+    /// What an average divides by instead.
+    pub divisor_override: Option<usize>,
 }
 
 impl Given<'_> {
@@ -179,7 +181,16 @@ impl Given<'_> {
         let dilation = per_axis(op, "dilation", self.dilation, n, 1)?;
         let one =
             |(i, &size): (usize, &usize)| self.axis(size, kernel[i], stride[i], padding[i], dilation[i]);
-        let axes = spatial(op, x, n)?.iter().enumerate().map(one).collect::<Result<_>>()?;
+        let mut axes: Vec<Windows> = spatial(op, x, n)?.iter().enumerate().map(one).collect::<Result<_>>()?;
+        if let Some(divisor) = self.divisor_override {
+            if divisor == 0 {
+                return Err(Error::argument(format!("{op}: a divisor_override of 0")));
+            }
+            // A window's divisor is the product of those of its axes.
+            for (w, d) in axes.iter_mut().zip(std::iter::once(divisor).chain(std::iter::repeat(1))) {
+                w.divisor.fill(d);
+            }
+        }
         Ok(Pool { kind, axes })
     }
     /// The windows of one axis of `n` elements: `k` taps, `d` apart, windows `s` apart, `p`

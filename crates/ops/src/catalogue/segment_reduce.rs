@@ -11,56 +11,78 @@ use crate::recording;
 /// Where segments are.
 #[derive(Clone, Copy, Debug)]
 pub enum Segments<'a, V> {
-    /// A vector of the length of each.
+    /// The length of each: a vector, or one for each index of the axes before that of the segments.
     Lengths(&'a V),
-    /// A vector of where each begins, and where the last ends.
+    /// Where each begins, and where the last ends; likewise.
     Offsets(&'a V),
 }
 
 impl<V: Value> Segments<'_, V> {
-    /// The length of each of the segments of `n` slices.
-    fn lengths(self, n: usize) -> Result<Vec<usize>> {
+    /// The length of each of the segments of `n` slices, for each index of the axes before; and their
+    /// number.
+    fn lengths(self, before: &[usize], n: usize) -> Result<(Vec<usize>, usize)> {
         let (Segments::Lengths(t) | Segments::Offsets(t)) = self;
         let wrong = || {
             Error::argument(format!(
-                "segment_reduce: lengths must not be negative and must sum to {n}, the size of axis 0; offsets must \
+                "segment_reduce: lengths must not be negative and must sum to {n}, the size of the axis; offsets must \
                  ascend from 0 to it"
             ))
         };
-        if t.shape().rank() != 1 {
+        let (Some((&each, leading)), true) = (t.shape().split_last(), t.shape().rank() == before.len() + 1) else {
             return Err(Error::shape(format!(
-                "segment_reduce: lengths or offsets of shape {}; they must be a vector",
+                "segment_reduce: lengths or offsets of shape {}; they must have the axis of the segments and the {} \
+                 before it",
+                t.shape(),
+                before.len()
+            )));
+        };
+        if leading != before {
+            return Err(Error::shape(format!(
+                "segment_reduce: lengths or offsets of shape {}; the first axes must be {before:?}, as in the operand",
                 t.shape()
             )));
         }
         recording::refuse("segment_reduce: reading lengths")?;
         let host = as_index("segment_reduce", t)?.array().to_host()?;
         let v = host.as_slice::<i64>()?;
-        let all: Option<Vec<usize>> = match self {
-            Segments::Lengths(_) => v.iter().map(|&n| usize::try_from(n).ok()).collect(),
-            Segments::Offsets(_) if v.first().is_none_or(|&first| first != 0) => None,
-            Segments::Offsets(_) => {
-                v.windows(2).map(|w| usize::try_from(w[1].checked_sub(w[0])?).ok()).collect()
-            }
+        let row = |v: &[i64]| -> Option<Vec<usize>> {
+            let all: Vec<usize> = match self {
+                Segments::Lengths(_) => v.iter().map(|&n| usize::try_from(n).ok()).collect::<Option<_>>()?,
+                Segments::Offsets(_) if v.first() != Some(&0) => return None,
+                Segments::Offsets(_) => {
+                    v.windows(2).map(|w| usize::try_from(w[1].checked_sub(w[0])?).ok()).collect::<Option<_>>()?
+                }
+            };
+            (all.iter().try_fold(0usize, |s, &n| s.checked_add(n)) == Some(n)).then_some(all)
         };
-        let all = all.ok_or_else(wrong)?;
-        let sum = all.iter().try_fold(0usize, |s, &n| s.checked_add(n));
-        if sum == Some(n) { Ok(all) } else { Err(wrong()) }
+        let segments = match self {
+            Segments::Lengths(_) => each,
+            Segments::Offsets(_) => each.checked_sub(1).ok_or_else(wrong)?,
+        };
+        let mut all = Vec::new();
+        if each == 0 && n > 0 && !before.contains(&0) {
+            return Err(wrong());
+        }
+        for v in v.chunks(each.max(1)) {
+            all.extend(row(v).ok_or_else(wrong)?);
+        }
+        Ok((all, segments))
     }
 }
 
-/// The reduction of each segment of the slices of axis 0 of `x`, a float tensor. An empty one gives
+/// The reduction of each segment of the slices of `axis` of `x`, a float tensor. An empty one gives
 /// `initial`, or what the reduction has without elements: 0, 1, NaN for the mean, -inf, inf.
 ///
-/// x: [n, ..]   y: [segments, ..]
+/// x: [.., n, ..]   lengths: [.., segments], offsets: [.., segments + 1]   y: [.., segments, ..]
 ///
 /// # Errors
-/// `ShapeMismatch` if x is a scalar or the lengths are no vector; `InvalidArgument` if the segments
+/// `ShapeMismatch` if x is a scalar or the lengths have other axes before; `InvalidArgument` if the segments
 /// are not the whole axis; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn segment_reduce<V: Value>(
     x: &V,
     reduce: Reduce,
     segments: Segments<'_, V>,
+    axis: isize,
     initial: Option<f64>,
 ) -> Result<V> {
     if x.shape().rank() == 0 || !x.dtype().is_float() {
@@ -70,7 +92,28 @@ pub fn segment_reduce<V: Value>(
             x.dtype()
         )));
     }
-    let lengths = segments.lengths(x.shape()[0])?;
+    let axis = x.shape().axis("segment_reduce", axis)?;
+    let (before, after) = (&x.shape()[..axis], &x.shape()[axis + 1..]);
+    let (lengths, count) = segments.lengths(before, x.shape()[axis])?;
+    if axis > 0 {
+        // Rows follow one another, and so do their segments.
+        let flat = |n: usize| -> Result<Shape> {
+            let mut dims = Dims::from_elem(n, 1);
+            dims.extend_from_slice(after);
+            Shape::new(&dims)
+        };
+        let rows: usize = before.iter().product();
+        let x_flat = reshape::to_shape(x, &flat(rows * x.shape()[axis])?)?;
+        return reshape::to_shape(
+            &of_first(&x_flat, reduce, lengths, initial)?,
+            &view::resized(x.shape(), axis, count)?,
+        );
+    }
+    of_first(x, reduce, lengths, initial)
+}
+
+/// The same for segments of the first axis.
+fn of_first<V: Value>(x: &V, reduce: Reduce, lengths: Vec<usize>, initial: Option<f64>) -> Result<V> {
     let identity = match reduce {
         Reduce::Sum | Reduce::Mean => 0.0,
         Reduce::Prod => 1.0,
@@ -103,13 +146,14 @@ pub fn segment_reduce<V: Value>(
     })
 }
 
-/// By name: operands x, and lengths or offsets; attributes reduce (sum, mean, max, min or prod) and
-/// initial (null: none).
+/// By name: operands x, and lengths or offsets; attributes reduce (sum, mean, max, min or prod), axis
+/// (absent: 0) and initial (null: none).
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let segments = match a.optional("offsets") {
         Some(offsets) => Segments::Offsets(offsets),
         None => Segments::Lengths(a.input("lengths")?),
     };
     let reduce = Reduce::parse(&a.op, a.str("reduce")?)?;
-    Ok(vec![segment_reduce(a.input("x")?, reduce, segments, a.maybe("initial", Args::f64)?)?])
+    let axis = a.maybe("axis", Args::dim)?.unwrap_or(0);
+    Ok(vec![segment_reduce(a.input("x")?, reduce, segments, axis, a.maybe("initial", Args::f64)?)?])
 }

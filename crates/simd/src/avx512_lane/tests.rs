@@ -244,6 +244,17 @@ operations! { false:
     tanh(a, b, c) a.tanh();
     erf(a, b, c) a.erf();
     phi(a, b, c) a.phi();
+    asinh(a, b, c) a.asinh();
+    acosh(a, b, c) a.acosh();
+    atanh(a, b, c) a.atanh();
+    erfc(a, b, c) a.erfc();
+    erfcx(a, b, c) a.erfcx();
+    erfinv(a, b, c) a.erfinv();
+    ndtr(a, b, c) a.ndtr();
+    log_ndtr(a, b, c) a.log_ndtr();
+    ndtri(a, b, c) a.ndtri();
+    lgamma(a, b, c) a.lgamma();
+    digamma(a, b, c) a.digamma();
     sigmoid(a, b, c) a.sigmoid();
     rsqrt(a, b, c) a.rsqrt();
     pow(a, b, c) a.pow(b);

@@ -112,6 +112,13 @@ binary! {
     "The smaller of the two; NaN wins; a tie gives each side half of the gradient" minimum try_minimum;
     "The angle of the point (y, x) given as `y.atan2(x)`, in radians" atan2 try_atan2;
     "The magnitude of x with the sign of y" copysign try_copysign;
+    "sqrt(x^2 + y^2), without overflow" hypot try_hypot;
+    "x log(y); 0 where x is 0" xlogy try_xlogy;
+    "x log(1 + y); 0 where x is 0" xlog1py try_xlog1py;
+    "x 2^y" ldexp try_ldexp;
+    "The larger of x and y, NaN being missing" fmax try_fmax;
+    "The smaller of x and y, NaN being missing" fmin try_fmin;
+    "0 below 0, 1 above, y at 0" heaviside try_heaviside;
     "The exact remainder of x / y with the sign of x" fmod try_fmod;
     "The remainder of x / y with the sign of y" remainder try_remainder;
     "floor(x / y)" floor_divide try_floor_divide;

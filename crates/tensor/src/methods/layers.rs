@@ -169,6 +169,13 @@ methods! {
         let all = windows("avg_pool2d", [&kernel_size.sizes(), &stride.sizes(), &padding.sizes()])?;
         op::avg_pool2d(x, &all[0], &all[1], &all[2], ceil_mode, count_include_pad)
     };
+    /// The sum of each window, divided by this number.
+    fn avg_pool2d_with_divisor, try_avg_pool2d_with_divisor(
+        kernel_size: impl Sizes, stride: impl Sizes, padding: impl Sizes, ceil_mode: bool, divisor: usize
+    ) -> Tensor<B> = |x| {
+        let all = windows("avg_pool2d", [&kernel_size.sizes(), &stride.sizes(), &padding.sizes()])?;
+        op::avg_pool2d::with_divisor(x, [&all[0], &all[1], &all[2]], ceil_mode, true, Some(divisor))
+    };
     /// The mean of windows chosen so that the result has `output_size`.
     fn adaptive_avg_pool2d, try_adaptive_avg_pool2d(output_size: impl Sizes) -> Tensor<B> =
         |x| op::adaptive_avg_pool2d(x, &counts("adaptive_avg_pool2d", &output_size.sizes())?);
@@ -196,6 +203,13 @@ methods! {
     ) -> Tensor<B> = |x| {
         let all = windows("avg_pool3d", [&kernel_size.sizes(), &stride.sizes(), &padding.sizes()])?;
         op::avg_pool3d(x, &all[0], &all[1], &all[2], ceil_mode, count_include_pad)
+    };
+    /// The sum of each window, divided by this number.
+    fn avg_pool3d_with_divisor, try_avg_pool3d_with_divisor(
+        kernel_size: impl Sizes, stride: impl Sizes, padding: impl Sizes, ceil_mode: bool, divisor: usize
+    ) -> Tensor<B> = |x| {
+        let all = windows("avg_pool3d", [&kernel_size.sizes(), &stride.sizes(), &padding.sizes()])?;
+        op::avg_pool3d::with_divisor(x, [&all[0], &all[1], &all[2]], ceil_mode, true, Some(divisor))
     };
     /// The mean of windows chosen so that the result has `output_size`.
     fn adaptive_avg_pool3d, try_adaptive_avg_pool3d(output_size: impl Sizes) -> Tensor<B> =
@@ -256,6 +270,15 @@ methods! {
     fn gru, try_gru(
         state: Option<&Tensor<B>>, weights: &[RnnWeights<'_, Tensor<B>>], options: RnnOptions
     ) -> (Tensor<B>, Tensor<B>) = |x| op::gru(x, state, weights, options);
+    /// x where it is above 0, else x times a number: in training a random one for each element,
+    /// between the bounds, otherwise their mean.
+    fn rrelu, try_rrelu(lower: f64, upper: f64, rng: &mut Generator, training: bool) -> Tensor<B> = |x| {
+        let slopes = match training {
+            true => op::rrelu::Slopes::Drawn(rng.next_stream()),
+            false => op::rrelu::Slopes::Mean,
+        };
+        op::rrelu(x, lower, upper, slopes)
+    };
     /// In training each element is 0 with probability `p`, else x / (1 - p).
     fn dropout, try_dropout(p: f64, rng: &mut Generator, training: bool) -> Tensor<B> =
         |x| op::dropout(x, p, rng.next_stream(), training);

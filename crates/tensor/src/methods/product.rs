@@ -53,6 +53,10 @@ methods! {
     fn baddbmm, try_baddbmm(
         x: &Tensor<B>, y: &Tensor<B>, beta: impl Into<Scalar>, alpha: impl Into<Scalar>
     ) -> Tensor<B> = |input| op::baddbmm(input, x, y, beta.into(), alpha.into());
+    /// beta * self + alpha * (x @ y), summed over batches of matrices.
+    fn addbmm, try_addbmm(
+        x: &Tensor<B>, y: &Tensor<B>, beta: impl Into<Scalar>, alpha: impl Into<Scalar>
+    ) -> Tensor<B> = |input| op::addbmm(input, x, y, beta.into(), alpha.into());
     /// x @ weight^T + bias, weight [out, in], or \[in\] for a result without the last axis.
     fn linear, try_linear(weight: &Tensor<B>, bias: Option<&Tensor<B>>) -> Tensor<B> = |x| op::linear(x, weight, bias);
 }

@@ -44,11 +44,11 @@ methods! {
     fn scatter_reduce, try_scatter_reduce(
         dim: impl Integer, index: &Tensor<B>, src: &Tensor<B>, reduce: op::scatter_reduce::Reduce, include_self: bool
     ) -> Tensor<B> = |x| op::scatter_reduce(x, dim.to_isize(), index, src, reduce, include_self);
-    /// The reduction of each segment of axis 0; an empty one gives `initial`.
+    /// The reduction of each segment of an axis; an empty one gives `initial`.
     fn segment_reduce, try_segment_reduce(
         reduce: op::scatter_reduce::Reduce, segments: op::segment_reduce::Segments<'_, Tensor<B>>,
-        initial: Option<f64>
-    ) -> Tensor<B> = |x| op::segment_reduce(x, reduce, segments, initial);
+        axis: impl Integer, initial: Option<f64>
+    ) -> Tensor<B> = |x| op::segment_reduce(x, reduce, segments, axis.to_isize(), initial);
     /// A copy whose elements where a mask is true are the first of `source`, in order.
     fn masked_scatter, try_masked_scatter(mask: &Tensor<B>, source: &Tensor<B>) -> Tensor<B> =
         |x| op::masked_scatter(x, mask, source);
@@ -107,6 +107,10 @@ methods! {
     /// How many elements lie in each of `bins` parts of `min..=max`, or of the range of the
     /// elements if both are 0.
     fn histc, try_histc(bins: usize, min: f64, max: f64) -> Tensor<B> = |x| op::histc(x, bins, min, max);
+    /// How many elements lie in each part of a range, or the sum of their weights, and the edges.
+    fn histogram, try_histogram(
+        bins: op::histogram::Bins<'_, Tensor<B>>, weight: Option<&Tensor<B>>, density: bool
+    ) -> (Tensor<B>, Tensor<B>) = |x| op::histogram(x, bins, weight, density);
     /// The sum of the `weights` of the elements that are 0, 1, ..
     fn bincount_weighted, try_bincount_weighted(weights: &Tensor<B>, min_length: usize) -> Tensor<B> =
         |x| op::bincount::weighted(x, weights, min_length);

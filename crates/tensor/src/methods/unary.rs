@@ -40,6 +40,19 @@ unary! {
     "Hyperbolic cosine" cosh try_cosh;
     "Hyperbolic tangent" tanh try_tanh;
     "The error function" erf try_erf;
+    "The inverse hyperbolic sine" asinh try_asinh;
+    "The inverse hyperbolic cosine" acosh try_acosh;
+    "The inverse hyperbolic tangent" atanh try_atanh;
+    "1 - erf(x), relatively accurate" erfc try_erfc;
+    "exp(x^2) erfc(x)" erfcx try_erfcx;
+    "The inverse of the error function" erfinv try_erfinv;
+    "The normal distribution function" ndtr try_ndtr;
+    "The logarithm of the normal distribution function" log_ndtr try_log_ndtr;
+    "The inverse of the normal distribution function" ndtri try_ndtri;
+    "The logarithm of |gamma(x)|" lgamma try_lgamma;
+    "The derivative of lgamma" digamma try_digamma;
+    "-x log(x); 0 at 0, -inf below" entr try_entr;
+    "sin(pi x) / (pi x)" sinc try_sinc;
     "1 / (1 + e^-x)" sigmoid try_sigmoid;
     "log(sigmoid(x))" log_sigmoid try_log_sigmoid;
     "max(x, 0); the gradient at 0 is 0" relu try_relu;
@@ -74,6 +87,10 @@ methods! {
         |x| op::nan_to_num(x, nan, posinf, neginf);
     /// log(x / (1 - x)); with `eps`, of x cut to `eps..=1 - eps`.
     fn logit, try_logit(eps: Option<f64>) -> Tensor<B> = |x| op::logit(x, eps);
+    /// The derivative of [`Tensor::digamma`] of order `n`, up to 9.
+    fn polygamma, try_polygamma(n: usize) -> Tensor<B> = |x| op::polygamma(n, x);
+    /// m in 1/2..1 with the sign of x, and e (i32): x is m 2^e.
+    fn frexp, try_frexp() -> (Tensor<B>, Tensor<B>) = |x| op::frexp(x);
     /// x where it is positive, `negative_slope` times x elsewhere.
     fn leaky_relu, try_leaky_relu(negative_slope: f64) -> Tensor<B> = |x| op::leaky_relu(x, negative_slope);
     /// x where it is positive, `alpha` * (e^x - 1) elsewhere.
