@@ -79,7 +79,7 @@ pub fn polygamma<L: Lane>(n: usize, turn: &Cotangent, x: L) -> L {
     let series = (series + L::lit(0.5 * n as f64) * inverse) + one;
     let all = L::lit(factorial(n));
     let rest = all * sum + L::lit(factorial(n - 1)) * power(inverse, n) * series;
-    let sign = L::lit(if n % 2 == 0 { -1.0 } else { 1.0 });
+    let sign = L::lit(if n.is_multiple_of(2) { -1.0 } else { 1.0 });
     let right = sign * (all * first + rest);
 
     // polygamma(n, -a) = (-1)^n (polygamma(n, a) + the derivative of pi cot(pi a)) + n! / a^(n + 1):
@@ -90,6 +90,6 @@ pub fn polygamma<L: Lane>(n: usize, turn: &Cotangent, x: L) -> L {
     for k in (0..n + 1).rev() {
         poly = poly.fma(cotangent, L::lit(turn[k]));
     }
-    let left = if n % 2 == 0 { poly - rest } else { -poly - rest };
+    let left = if n.is_multiple_of(2) { poly - rest } else { -poly - rest };
     L::select(x.lt(zero), left, right)
 }

@@ -38,5 +38,5 @@ fn an_op_that_has_cases_elsewhere_has_none_here() {
 fn it_is_small() {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("golden-own");
     let size = |name: &str| std::fs::metadata(dir.join(name)).unwrap().len();
-    assert!(size("index.json") + size("own.safetensors") < 1_250_000);
+    assert!(size("index.json") + size("own.safetensors") < 1_800_000);
 }
