@@ -86,6 +86,9 @@ ROWS = {
     "quantile": lambda t: torch.quantile(t(5), 0.3),
     "nanquantile": lambda t: torch.nanquantile(t(5), 0.3),
     "cdist": lambda t: torch.cdist(t(3, 2), t(4, 2)),
+    "grid_sample": lambda t: F.grid_sample(t(1, 1, 2, 2), t(1, 2, 2, 2), align_corners=False),
+    "affine_grid": lambda t: F.affine_grid(t(1, 2, 3), [1, 1, 2, 2], align_corners=False),
+    "interpolate": lambda t: F.interpolate(t(1, 1, 2, 2), size=(3, 3), mode="bicubic"),
     "max_unpool2d": lambda t: F.max_unpool2d(t(1, 1, 1, 1), torch.tensor([[[[2]]]]), 2),
     "max_unpool3d": lambda t: F.max_unpool3d(t(1, 1, 1, 1, 1), torch.tensor([[[[[2]]]]]), 2),
     **{

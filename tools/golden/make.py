@@ -17,6 +17,8 @@ import linalg
 import movement
 import order
 import products
+import resizing
+import sequences
 import special
 import training
 from suite import Suite
@@ -26,7 +28,7 @@ def main():
     # One thread: PyTorch's own error, which tolerances allow for, is then the same every time.
     torch.set_num_threads(1)
     suite = Suite()
-    for ops in (elementwise, movement, indexing, order, geometry, products, training, dropout, fourier, linalg, special):
+    for ops in (elementwise, movement, indexing, order, geometry, resizing, products, sequences, training, dropout, fourier, linalg, special):
         ops.cases(suite)
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)

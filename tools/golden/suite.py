@@ -22,6 +22,10 @@ NAMES = {
 }
 
 
+# The tag of a case of what a golden directory does not have of an op: it runs beside the directory's.
+EXTENDS = "extends"
+
+
 class View:
     """An input that is a view of a larger tensor: the base, and the steps from it."""
 

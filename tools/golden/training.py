@@ -9,6 +9,7 @@ from suite import smooth
 def cases(s):
     asgd(s)
     rprop(s)
+    adafactor(s)
 
 
 def trajectory(make):
@@ -55,3 +56,18 @@ def rprop(s):
     row("bounds", normal(3, 2), grads, etas=[0.25, 3.0], step_sizes=[0.005, 0.0625])
     row("maximize", normal(3, 2), grads, maximize=True)
     row("f64", normal(3, 2, dtype=F64), normal(10, 3, 2, dtype=F64, key="g"))
+
+
+def adafactor(s):
+    def row(slug, param, grads, **changed):
+        attrs = {"lr": 0.01, "beta2_decay": -0.8, "eps": [None, 1e-3], "d": 1.0, "weight_decay": 0.0, "maximize": False}
+        attrs |= changed
+        add(s, "adafactor", slug, torch.optim.Adafactor, param, grads, attrs)
+
+    row("matrix", normal(3, 2), normal(8, 3, 2, key="g"))
+    row("vector", normal(5), normal(8, 5, key="g"))
+    row("kernel", normal(2, 3, 2, 2), normal(5, 2, 3, 2, 2, key="g"))
+    row("number", normal(), normal(5, key="g"))
+    row("decays", normal(3, 2), normal(8, 3, 2, key="g"), weight_decay=0.25, lr=0.5, beta2_decay=-0.3)
+    row("bounds", normal(3, 2, scale=1e-3), normal(8, 3, 2, key="g"), eps=[0.125, 0.25], d=2.0)
+    row("maximize", normal(3, 2), normal(8, 3, 2, key="g"), maximize=True)

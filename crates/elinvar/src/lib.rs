@@ -70,9 +70,10 @@ pub mod options {
     pub use elinvar_ops::catalogue::fourier::Norm;
     pub use elinvar_ops::catalogue::fourier::windows::Window;
     pub use elinvar_ops::catalogue::gelu::Approximate;
+    pub use elinvar_ops::catalogue::grid_sample::{Padding as GridPadding, Sampling};
     pub use elinvar_ops::catalogue::interpolate::{Interpolation, Target};
     pub use elinvar_ops::catalogue::matrix_norm::MatrixOrd;
-    pub use elinvar_ops::catalogue::multi_head_attention::{HeadWeights, MhaWeights};
+    pub use elinvar_ops::catalogue::multi_head_attention::{HeadWeights, MhaParts, MhaWeights};
     pub use elinvar_ops::catalogue::pad::Mode as PadMode;
     pub use elinvar_ops::catalogue::qr::QrMode;
     pub use elinvar_ops::catalogue::recurrent::{RnnOptions, RnnWeights};

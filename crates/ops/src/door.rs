@@ -910,6 +910,13 @@ pub trait Door: Backend {
         interpolate(
             x: &A<Self>, target: &op::interpolate::Target, mode: op::interpolate::Interpolation
         ) -> A<Self> = op::interpolate;
+        "x read at the positions that a grid names"
+        grid_sample(
+            x: &A<Self>, grid: &A<Self>, sampling: op::grid_sample::Sampling, padding: op::grid_sample::Padding,
+            align_corners: bool
+        ) -> A<Self> = op::grid_sample;
+        "The positions that an affine map reads, for `grid_sample`"
+        affine_grid(theta: &A<Self>, size: &[usize], align_corners: bool) -> A<Self> = op::affine_grid;
         "x / max(its `p`-norm over `dim`, eps)"
         normalize(x: &A<Self>, p: f64, dim: isize, eps: f64) -> A<Self> = op::normalize_rows;
         "Normalized over the last axes, of sizes `normalized_shape`, then scaled and shifted"
@@ -939,6 +946,11 @@ pub trait Door: Backend {
             q: &A<Self>, k: &A<Self>, v: &A<Self>, mask: Option<&A<Self>>, is_causal: bool,
             scale: Option<f64>, enable_gqa: bool
         ) -> A<Self> = op::scaled_dot_product_attention;
+        "The same with dropout of the attention weights"
+        scaled_dot_product_attention_with_dropout(
+            q: &A<Self>, k: &A<Self>, v: &A<Self>, mask: Option<&A<Self>>, is_causal: bool, scale: Option<f64>,
+            enable_gqa: bool, drops: Option<op::scaled_dot_product_attention::Drops<'_, A<Self>>>
+        ) -> A<Self> = op::scaled_dot_product_attention::with_dropout;
         "Attention with `heads` heads over projections of query, key and value"
         multi_head_attention(
             query: &A<Self>, key: &A<Self>, value: &A<Self>,
@@ -946,16 +958,33 @@ pub trait Door: Backend {
             attn_mask: Option<&A<Self>>, heads: usize, batch_first: bool,
             give: op::multi_head_attention::HeadWeights
         ) -> (A<Self>, Option<A<Self>>) = op::multi_head_attention;
+        "The same with a projection each for query, key and value, and with keys that are added"
+        multi_head_attention_parts(
+            query: &A<Self>, key: &A<Self>, value: &A<Self>,
+            weights: op::multi_head_attention::MhaParts<'_, A<Self>>, key_padding_mask: Option<&A<Self>>,
+            attn_mask: Option<&A<Self>>, heads: usize, batch_first: bool,
+            give: op::multi_head_attention::HeadWeights
+        ) -> (A<Self>, Option<A<Self>>) = op::multi_head_attention::parts;
         "A recurrent network: per step h' = tanh(w_ih x + b_ih + w_hh h + b_hh); (y, h)"
         rnn_tanh(
             x: &A<Self>, state: Option<&A<Self>>, weights: &[op::recurrent::RnnWeights<'_, A<Self>>],
             options: op::recurrent::RnnOptions
         ) -> (A<Self>, A<Self>) = op::rnn_tanh;
+        "A recurrent network: per step h' = relu(w_ih x + b_ih + w_hh h + b_hh); (y, h)"
+        rnn_relu(
+            x: &A<Self>, state: Option<&A<Self>>, weights: &[op::recurrent::RnnWeights<'_, A<Self>>],
+            options: op::recurrent::RnnOptions
+        ) -> (A<Self>, A<Self>) = op::rnn_relu;
         "A long short-term memory: (y, h, c)"
         lstm(
             x: &A<Self>, state: Option<(&A<Self>, &A<Self>)>,
             weights: &[op::recurrent::RnnWeights<'_, A<Self>>], options: op::recurrent::RnnOptions
         ) -> (A<Self>, A<Self>, A<Self>) = op::lstm;
+        "`lstm` with a projection of each output, or of none"
+        lstm_projected(
+            x: &A<Self>, state: Option<(&A<Self>, &A<Self>)>, weights: &[op::recurrent::RnnWeights<'_, A<Self>>],
+            projections: &[&A<Self>], options: op::recurrent::RnnOptions
+        ) -> (A<Self>, A<Self>, A<Self>) = op::lstm::projected;
         "Gated recurrent units: (y, h)"
         gru(
             x: &A<Self>, state: Option<&A<Self>>, weights: &[op::recurrent::RnnWeights<'_, A<Self>>],

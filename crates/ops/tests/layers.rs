@@ -223,13 +223,74 @@ fn sizes_of_images() {
             bright.clone(),
         ),
     ]);
+    let square = count(&[1, 1, 3, 3]);
+    let resized = |x: &_, mode| interpolate(x, &Target::Size(vec![2]), mode);
+    check(vec![
+        // (0.5 * 1.5) and (1.5 * 1.5), where `Nearest` takes 0 and 1.5.
+        ("the nearest centre", resized(&x, Interpolation::NearestExact), array(&[0f32, 2.0], &[1, 1, 2])),
+        ("averages", resized(&x, Interpolation::Area), array(&[0.5f32, 1.5], &[1, 1, 2])),
+        (
+            "cubics through the corners",
+            resized(&square, Interpolation::Cubic { align_corners: true }),
+            array(&[0f32, 2.0, 6.0, 8.0], &[1, 1, 2, 2]),
+        ),
+    ]);
     refuse(vec![
+        (resized(&x, Interpolation::Cubic { align_corners: true }), ErrorKind::InvalidArgument, "for images"),
         (near(Target::Size(vec![0])), ErrorKind::ShapeMismatch, "from 3 to 0 elements"),
         (near(Target::Scale(vec![0.2])), ErrorKind::ShapeMismatch, "from 3 to 0 elements"),
         (near(Target::Scale(vec![f64::NAN])), ErrorKind::InvalidArgument, "must be above 0"),
         (near(Target::Scale(vec![1e300])), ErrorKind::OutOfMemory, ""),
         (near(Target::Size(vec![HUGE / 64])), ErrorKind::OutOfMemory, ""),
         (near(Target::Size(vec![1, 2])), ErrorKind::InvalidArgument, "2 sizes or factors for 1 spatial axes"),
+    ]);
+}
+
+#[test]
+fn positions_of_images() {
+    use ErrorKind::{DTypeMismatch, InvalidArgument, OutOfMemory, ShapeMismatch};
+    use elinvar_ops::catalogue::grid_sample::{Padding as Outside, Sampling};
+    let x = count(&[1, 1, 2, 2]);
+    let grid = array(&[-1f32, -1.0, 1.0, 1.0, 3.0, 0.0], &[1, 1, 3, 2]);
+    let read = |sampling, outside, align| grid_sample(&x, &grid, sampling, outside, align);
+    let nearest = |outside| read(Sampling::Nearest, outside, true);
+    let volume = count(&[1, 1, 2, 2, 2]);
+    let places = array(&[0f32; 3], &[1, 1, 1, 1, 3]);
+    check(vec![
+        ("corners and outside", nearest(Outside::Zeros), array(&[0f32, 3.0, 0.0], &[1, 1, 1, 3])),
+        // Halves go to the even row.
+        ("the border", nearest(Outside::Border), array(&[0f32, 3.0, 1.0], &[1, 1, 1, 3])),
+        ("a mirror", nearest(Outside::Reflection), array(&[0f32, 3.0, 0.0], &[1, 1, 1, 3])),
+        (
+            "a quarter of a corner",
+            read(Sampling::Linear, Outside::Zeros, false),
+            array(&[0f32, 0.75, 0.0], &[1, 1, 1, 3]),
+        ),
+        (
+            "the middle of a volume",
+            grid_sample(&volume, &places, Sampling::Linear, Outside::Zeros, true),
+            array(&[3.5f32], &[1, 1, 1, 1, 1]),
+        ),
+        (
+            "the places of an image",
+            affine_grid(&array(&[1f32, 0.0, 0.0, 0.0, 1.0, 0.5], &[1, 2, 3]), &[1, 1, 1, 2], false),
+            array(&[-0.5f32, 0.5, 0.5, 0.5], &[1, 1, 2, 2]),
+        ),
+    ]);
+    let by = |x: &_, grid: &_, sampling| grid_sample(x, grid, sampling, Outside::Zeros, false);
+    refuse(vec![
+        (by(&x, &places, Sampling::Linear), ShapeMismatch, "they should be [n, c, h, w]"),
+        (by(&count(&[2, 1, 2, 2]), &grid, Sampling::Linear), ShapeMismatch, "they should be"),
+        (by(&volume, &places, Sampling::Cubic), InvalidArgument, "for images"),
+        (
+            by(&array::<f32>(&[], &[1, 1, 0, 2]), &grid, Sampling::Nearest),
+            ShapeMismatch,
+            "no elements to read",
+        ),
+        (by(&array(&[1f64], &[1, 1, 1, 1]), &grid, Sampling::Nearest), DTypeMismatch, "one float type"),
+        (affine_grid(&array(&[0f32; 6], &[1, 2, 3]), &[1, 1, 0, 2], false), InvalidArgument, "above 0"),
+        (affine_grid(&array(&[0f32; 6], &[1, 2, 3]), &[], false), ShapeMismatch, "without axes"),
+        (affine_grid(&array(&[0f32; 6], &[1, 2, 3]), &[1, 2, 3, HUGE], false), OutOfMemory, ""),
     ]);
 }
 

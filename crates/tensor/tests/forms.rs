@@ -34,6 +34,8 @@ fn shapes_and_axes_in_any_form() {
         (x.sum_dim(-1, false), &[2, 3]),
         (x.sum_dim([0, m], false), &[3]),
         (x.sum_dim((0, -1), true), &[1, 3, 1]),
+        (x.sum_as([0, m], false, DType::F64), &[3]),
+        (x.softmax_as(-1, DType::F64), &[2, 3, 4]),
         (x.permute([2, 0, 1]), &[4, 2, 3]),
         (x.permute((m, 0, 1)), &[4, 2, 3]),
         (x.transpose(0, m), &[4, 3, 2]),

@@ -5,6 +5,7 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{Element, HostTensor, Result, Shape};
 use elinvar_ops::catalogue as op;
 use elinvar_ops::catalogue::conv::Padding;
+use elinvar_ops::catalogue::grid_sample::{Padding as Outside, Sampling};
 use elinvar_ops::catalogue::interpolate::{Interpolation, Target};
 use elinvar_ops::catalogue::multi_head_attention::{HeadWeights, MhaWeights};
 use elinvar_ops::catalogue::recurrent::{RnnOptions, RnnWeights};
@@ -31,6 +32,14 @@ fn some(shape: &[usize], seed: usize) -> T {
 /// Numbers in 0.1..0.9.
 fn share(shape: &[usize], seed: usize) -> T {
     of(numbers(shape, seed).iter().map(|v| 0.5 + v / 5.0).collect(), shape)
+}
+
+/// An image, and a grid that reads it in its middle and outside.
+fn sampled() -> Vec<T> {
+    vec![some(&[1, 2, 3, 4], 1), some(&[1, 2, 2, 2], 2)]
+}
+fn sample(x: &[T], sampling: Sampling, padding: Outside) -> Result<T> {
+    op::square(&op::grid_sample(&x[0], &x[1], sampling, padding, false)?)
 }
 
 /// The gradients of sum(w f(x)), multiplied with fixed numbers and summed: a function of x again.
@@ -103,6 +112,29 @@ fn derivatives_of_layers() {
                 let linear = Interpolation::Linear { align_corners: false };
                 op::square(&op::interpolate(&x[0], &Target::Size(vec![5, 2]), linear)?)
             }),
+        ),
+        (
+            "interpolate by cubics, squared",
+            vec![image()],
+            Box::new(|x| {
+                let cubic = Interpolation::Cubic { align_corners: false };
+                op::square(&op::interpolate(&x[0], &Target::Size(vec![5, 2]), cubic)?)
+            }),
+        ),
+        (
+            "interpolate, antialiased, squared",
+            vec![image()],
+            Box::new(|x| {
+                let mode = Interpolation::AntialiasedCubic { align_corners: true };
+                op::square(&op::interpolate(&x[0], &Target::Size(vec![2, 2]), mode)?)
+            }),
+        ),
+        ("grid_sample of the border", sampled(), Box::new(|x| sample(x, Sampling::Linear, Outside::Border))),
+        ("grid_sample by cubics", sampled(), Box::new(|x| sample(x, Sampling::Cubic, Outside::Reflection))),
+        (
+            "affine_grid, squared",
+            vec![some(&[1, 2, 3], 1)],
+            Box::new(|x| op::square(&op::affine_grid(&x[0], &[1, 1, 2, 3], false)?)),
         ),
         (
             "layer_norm",
@@ -180,6 +212,39 @@ fn derivatives_of_attention_and_recurrent_nets() {
             Box::new(|x| op::lstm(&x[0], None, &weights(x), RnnOptions::default()).map(|r| r.0)),
         ),
         ("gru", net(3), Box::new(|x| op::gru(&x[0], None, &weights(x), RnnOptions::default()).map(|r| r.0))),
+        (
+            "lstm with a projection",
+            vec![
+                some(&[2, 1, 2], 1),
+                some(&[8, 2], 2),
+                some(&[8, 1], 3),
+                some(&[8], 4),
+                some(&[1, 2], 5),
+                some(&[1, 1, 1], 6),
+                some(&[1, 1, 2], 7),
+            ],
+            Box::new(|x| {
+                let state = Some((&x[5], &x[6]));
+                op::lstm::projected(&x[0], state, &weights(x), &[&x[4]], RnnOptions::default()).map(|r| r.0)
+            }),
+        ),
+        (
+            "rnn_relu, backwards too",
+            net(1),
+            Box::new(|x| {
+                let both = RnnOptions { bidirectional: true, batch_first: true };
+                op::square(&op::rnn_relu(&x[0], None, &[weights(x)[0]; 2], both)?.0)
+            }),
+        ),
+        (
+            "attention with dropout",
+            qkv(),
+            Box::new(|x| {
+                let drops = |p: &T| op::dropout(p, 0.3, Stream { seed: 1, stream: 2 }, true);
+                let how = op::scaled_dot_product_attention::with_dropout;
+                how(&x[0], &x[1], &x[2], None, true, None, true, Some(&drops))
+            }),
+        ),
         (
             "rnn_tanh, backwards too",
             net(1),
@@ -350,6 +415,7 @@ fn a_gradient_has_the_same_bits_whether_it_is_recorded_or_not() {
         ("lstm by its memories", 4, Box::new(move |x| op::lstm(&x[0], None, &both(x), o).map(|r| r.2))),
         ("gru", 3, Box::new(move |x| op::gru(&x[0], None, &both(x), o).map(|r| r.0))),
         ("rnn_tanh", 1, Box::new(move |x| op::rnn_tanh(&x[0], None, &both(x), o).map(|r| r.0))),
+        ("rnn_relu", 1, Box::new(move |x| op::rnn_relu(&x[0], None, &both(x), o).map(|r| r.0))),
     ];
     let rows = rows.into_iter().map(|(name, f)| (name, vec![vec![30, 40], vec![40], vec![40]], f));
     let ctc: Function = Box::new(|x| {

@@ -183,3 +183,20 @@ fn draws_that_do_not_exist_are_errors() {
     }
     assert!(values(&r().randint(0, 256, 1000, DType::U8, &D)).contains(&255.0));
 }
+
+/// PyTorch's `dtype`: the elements are converted before anything is computed.
+#[test]
+fn results_of_another_dtype() {
+    let d = ReferenceDevice;
+    let x = Tensor::<Reference>::from_vec(vec![1i64, 2, 3, 4], (2, 2), &d);
+    let (f32, f64) = (DType::F32, DType::F64);
+    assert_eq!(x.sum_as(0, false, f32).to_vec::<f32>().unwrap(), [4.0, 6.0]);
+    assert_eq!(x.mean_as(1, false, f64).to_vec::<f64>().unwrap(), [1.5, 3.5]);
+    assert_eq!(x.prod_as(1, false, f32).to_vec::<f32>().unwrap(), [2.0, 12.0]);
+    assert_eq!(x.nansum_as(1, false, f32).to_vec::<f32>().unwrap(), [3.0, 7.0]);
+    assert_eq!(x.nanmean_as(1, false, f32).to_vec::<f32>().unwrap(), [1.5, 3.5]);
+    assert_eq!(x.cumsum_as(0, f32).to_vec::<f32>().unwrap(), [1.0, 2.0, 4.0, 6.0]);
+    assert_eq!(x.cumprod_as(0, f32).to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 8.0]);
+    assert!(x.softmax_as(1, f64).same_bits(&x.to_dtype(f64).softmax(1)));
+    assert!(x.log_softmax_as(1, f32).same_bits(&x.to_dtype(f32).log_softmax(1)));
+}

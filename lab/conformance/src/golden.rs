@@ -132,6 +132,17 @@ pub fn from_archive(index: &[u8], tensors: &[u8], filter: &Filter) -> Result<Vec
     Ok(cases)
 }
 
+/// Puts cases behind the others of their ops, which stay consecutive. A case that is there already
+/// is not added.
+pub fn put_behind(cases: &mut Vec<Case>, more: impl IntoIterator<Item = Case>) {
+    for case in more {
+        if cases.iter().all(|c| c.id != case.id) {
+            let last = cases.iter().rposition(|c| c.op == case.op);
+            cases.insert(last.map_or(cases.len(), |i| i + 1), case);
+        }
+    }
+}
+
 fn file_name(op: &str) -> String {
     format!("{op}.safetensors")
 }

@@ -95,6 +95,7 @@ pub fn cases(options: &Options) -> Result<Vec<golden::Case>> {
         Some(dir) => {
             let mut cases = golden::open(dir, &filter)?;
             cases.extend(own::cases(&filter, &golden::index(dir)?.ops())?);
+            own::extend(&mut cases, &filter)?;
             edges::add(&mut cases, &filter)?;
             cases
         }

@@ -29,6 +29,7 @@ const BUDGET: usize = 390_000;
 pub fn cases(filter: &Filter) -> Result<Vec<Case>> {
     let mut cases = golden::from_archive(INDEX, TENSORS, filter)?;
     cases.extend(own::cases(filter, &index::parse(INDEX, "golden: index of the sample")?.ops())?);
+    own::extend(&mut cases, filter)?;
     edges::add(&mut cases, filter)?;
     Ok(cases)
 }

@@ -10,8 +10,8 @@ use elinvar_nn::optim::schedule::{
     PlateauMode, ReduceLrOnPlateau, Schedule, StepLr, ThresholdMode,
 };
 use elinvar_nn::optim::{
-    Adadelta, Adagrad, Adam, AdamW, Adamax, Asgd, ClipOptions, NAdam, NormType, Optimizer, RAdam, RmsProp,
-    Rprop, Sgd, clip_grad_norm_with, clip_grad_value,
+    Adadelta, Adafactor, Adagrad, Adam, AdamW, Adamax, Asgd, ClipOptions, NAdam, NormType, Optimizer, RAdam,
+    RmsProp, Rprop, Sgd, clip_grad_norm_with, clip_grad_value,
 };
 use elinvar_nn::{Gradients, Param};
 use elinvar_ops::args::{Args, Attr};
@@ -40,6 +40,7 @@ pub const NAMES: &[&str] = &[
     "radam",
     "asgd",
     "rprop",
+    "adafactor",
     "lr_step",
     "lr_multistep",
     "lr_exponential",
@@ -83,6 +84,21 @@ fn kind<B: Backend>(name: &str) -> Option<Kind<B>> {
         "adadelta" => Optimizer(|a| {
             let o = Adadelta::new(a.f64("lr")?).weight_decay(a.f64("weight_decay")?).eps(a.f64("eps")?);
             Ok(Box::new(o.rho(a.f64("rho")?)))
+        }),
+        "adafactor" => Optimizer(|a| {
+            let o = Adafactor::new(a.f64("lr")?).weight_decay(a.f64("weight_decay")?).d(a.f64("d")?);
+            let o = o.beta2_decay(a.f64("beta2_decay")?).maximize(a.bool("maximize")?);
+            let eps = |v: &Attr| match v {
+                Attr::Null => Ok(None),
+                Attr::Float(v) => Ok(Some(*v)),
+                other => Err(Error::argument(format!("adafactor: eps {other:?} is no number"))),
+            };
+            match a.list("eps")? {
+                [first, second] => Ok(Box::new(o.eps([eps(first)?, eps(second)?]))),
+                other => {
+                    Err(Error::argument(format!("adafactor: eps is {other:?}, and should be two numbers")))
+                }
+            }
         }),
         "adamax" => Optimizer(|a| {
             let o = Adamax::new(a.f64("lr")?).weight_decay(a.f64("weight_decay")?).eps(a.f64("eps")?);

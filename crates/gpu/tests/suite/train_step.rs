@@ -144,6 +144,7 @@ fn all<B: Backend>() -> Optimisers<B> {
         ("adadelta", || Box::new(Adadelta::new(0.5))),
         ("rmsprop", || Box::new(RmsProp::new(0.01).momentum(0.9))),
         ("lion", || Box::new(Lion::new(0.01))),
+        ("adafactor", || Box::new(Adafactor::new(0.01).weight_decay(0.1))),
         ("muon", || {
             Box::new(
                 Split::new(AdamW::new(0.01)).with(Muon::new(0.02).match_rms_adamw(), |_, s| s.rank() == 2),

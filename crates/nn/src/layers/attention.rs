@@ -39,7 +39,7 @@ pub fn attend<B: Backend>(
         return op::scaled_dot_product_attention(q, k, v, mask.as_ref(), causal, None, true);
     };
     let p = attention_weights(q, k, mask, causal)?;
-    let y = weighted(&dropout.forward(&p), v)?;
+    let y = op::attention_weights::weighted(&dropout.forward(&p), v)?;
     elinvar_ops::value::cast(&y, q.dtype())
 }
 
@@ -80,7 +80,7 @@ fn lengths<B: Backend>(q: &Tensor<B>, k: &Tensor<B>) -> Result<(usize, usize)> {
 }
 
 /// True where key j is at or before query i, the last l of s tokens: [l, s].
-fn seen<B: Backend>(l: usize, s: usize, device: &B::Device) -> Result<Tensor<B>> {
+pub(super) fn seen<B: Backend>(l: usize, s: usize, device: &B::Device) -> Result<Tensor<B>> {
     let keys = Tensor::<B>::arange(0, s as i64, 1, device).unsqueeze(0);
     let queries = Tensor::<B>::arange((s - l) as i64, s as i64, 1, device).unsqueeze(1);
     op::le(&keys, &queries)
@@ -105,50 +105,8 @@ pub(super) fn attention_weights<B: Backend>(
     mask: Option<&Tensor<B>>,
     causal: bool,
 ) -> Result<Tensor<B>> {
-    let (l, s) = lengths(q, k)?;
-    let (mut mask, flag) = aligned(q, k, mask, causal)?;
-    if flag {
-        mask = Some(both(mask.as_ref(), seen(l, s, q.device())?)?);
-    }
-    let compute = q.dtype().compute();
-    let (q, k) = (q.to_dtype(compute), k.to_dtype(compute));
-    let &[b, h, _, d] = q.dims() else {
-        return Err(Error::shape(format!("attention: q {}; it should be [b, heads, l, d]", q.shape())));
-    };
-    let j = k.dims()[1];
-    if j == 0 || !h.is_multiple_of(j) {
-        return Err(Error::shape(format!("attention: {h} query heads do not divide among {j} key heads")));
-    }
-    // Query heads that share a key head become additional rows.
-    let tall = reshaped(&q, &[b, j, h / j * l, d])?;
-    let scores = op::mul(
-        &op::matmul(&tall, &k.t())?,
-        &Tensor::full((), 1.0 / (d as f64).sqrt(), compute, q.device()),
-    )?;
-    let scores = reshaped(&scores, &[b, h, l, s])?;
-    let Some(mask) = mask else { return op::softmax(&scores, -1) };
-    let (hidden, scores) = if mask.dtype() == DType::Bool {
-        (op::logical_not(&mask)?, scores)
-    } else {
-        let mask = mask.to_dtype(compute);
-        let hidden = op::eq(&mask, &mask.full_like(f64::NEG_INFINITY))?;
-        let scores = op::add(&scores, &op::masked_fill(&mask, &hidden, 0.0)?)?;
-        (hidden, scores)
-    };
-    // The lowest finite number instead of -inf: a row of -inf would be NaN, in the gradient too.
-    // Masked weights are exactly 0 either way, except in a row without any key; those are set to 0.
-    let lowest = if compute == DType::F64 { f64::MIN } else { f64::from(f32::MIN) };
-    let p = op::softmax(&op::masked_fill(&scores, &hidden, lowest)?, -1)?;
-    op::masked_fill(&p, &hidden, 0.0)
-}
-
-/// p v for weights [b, h, l, s] and values [b, j, s, v]: [b, h, l, v].
-pub(super) fn weighted<B: Backend>(p: &Tensor<B>, v: &Tensor<B>) -> Result<Tensor<B>> {
-    let (&[b, h, l, s], &[_, j, _, width]) = (p.dims(), v.dims()) else {
-        return Err(Error::shape(format!("attention: v {}; it should be [b, heads, s, v]", v.shape())));
-    };
-    let tall = reshaped(p, &[b, j, h / j.max(1) * l, s])?;
-    reshaped(&op::matmul(&tall, &v.to_dtype(p.dtype()))?, &[b, h, l, width])
+    let (mask, causal) = aligned(q, k, mask, causal)?;
+    op::attention_weights::weights(q, k, mask.as_ref(), causal, None)
 }
 
 pub(super) fn reshaped<B: Backend>(x: &Tensor<B>, sizes: &[usize]) -> Result<Tensor<B>> {

@@ -1,6 +1,6 @@
 //! Single steps of recurrent networks, with PyTorch's names of weights.
 
-use super::recurrent::{Elman, Gated, Kind, LongShort, State, Weights};
+use super::recurrent::{Elman, Gated, Kind, LongShort, Rectified, State, Weights};
 use crate::{Module, Visit};
 use elinvar_core::Result;
 use elinvar_ops::Backend;
@@ -12,6 +12,8 @@ use std::marker::PhantomData;
 
 /// One step of an [`super::RNN`].
 pub type RNNCell<B> = Cell<B, Elman>;
+/// One step of a [`super::ReluRNN`].
+pub type ReluRNNCell<B> = Cell<B, Rectified>;
 /// One step of an [`super::LSTM`]. Its state is (h, c).
 pub type LSTMCell<B> = Cell<B, LongShort>;
 /// One step of a [`super::GRU`].
@@ -50,7 +52,7 @@ impl<B: Backend, K: Kind> Cell<B, K> {
     }
     #[track_caller]
     fn make(inputs: usize, hidden: usize, bias: bool, g: &mut Generator, device: &B::Device) -> Self {
-        let weights = Weights::new(K::GATES, inputs, hidden, bias, g, device);
+        let weights = Weights::new(K::GATES, inputs, hidden, 0, bias, g, device);
         Cell { weights, inputs, hidden, kind: PhantomData }
     }
     /// The next state; its first tensor is the step's output. The default state is zeros.
@@ -66,7 +68,7 @@ impl<B: Backend, K: Kind> Cell<B, K> {
         // A sequence of one step through a network of one layer.
         let x = op::unsqueeze(x, 0)?;
         let state = state.map(|s| K::State::each(&[s], &|t| op::unsqueeze(t[0], 0))).transpose()?;
-        let (_, next) = K::run(&x, state.as_ref(), &[values.refs()], RnnOptions::default())?;
+        let (_, next) = K::run(&x, state.as_ref(), &[values.refs()], &[], RnnOptions::default())?;
         K::State::each(&[&next], &|t| op::squeeze(t[0], Some(&[0])))
     }
 }

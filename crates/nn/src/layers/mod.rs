@@ -35,7 +35,7 @@ pub use activation::{
 };
 pub use attention::{Attention, AttentionContext, AttentionOptions, attend};
 pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d};
-pub use cell::{Cell, GRUCell, LSTMCell, RNNCell};
+pub use cell::{Cell, GRUCell, LSTMCell, RNNCell, ReluRNNCell};
 pub use conv::{
     Conv, Conv1d, Conv1dOptions, Conv2d, Conv2dOptions, Conv3d, Conv3dOptions, ConvOptions, PaddingMode,
 };
@@ -59,7 +59,9 @@ pub use pool::{
     MaxPool, MaxPool1d, MaxPool2d, MaxPool3d,
 };
 pub use positions::SinusoidalPositions;
-pub use recurrent::{GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, Recurrent, RecurrentOptions};
+pub use recurrent::{
+    GRU, GRUOptions, LSTM, LSTMOptions, RNN, RNNOptions, Recurrent, RecurrentOptions, ReluRNN, ReluRNNOptions,
+};
 pub use reshape::{Flatten, Identity, PixelShuffle, PixelUnshuffle, Unflatten};
 pub use rotary::{Rotary, RotaryScaling, RotaryTable};
 pub use sync_batch_norm::convert_sync_batchnorm;

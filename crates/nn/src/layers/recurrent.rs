@@ -17,6 +17,9 @@ use std::marker::PhantomData;
 
 /// [`Recurrent`] of h' = tanh(w_ih x + b_ih + w_hh h + b_hh).
 pub type RNN<B> = Recurrent<B, Elman>;
+/// [`Recurrent`] of h' = max(w_ih x + b_ih + w_hh h + b_hh, 0): PyTorch's `RNN` with the
+/// non-linearity relu.
+pub type ReluRNN<B> = Recurrent<B, Rectified>;
 /// [`Recurrent`] with a cell state and gates i, f, g, o (Hochreiter and Schmidhuber, 1997). Its
 /// state is (h, c).
 pub type LSTM<B> = Recurrent<B, LongShort>;
@@ -24,6 +27,8 @@ pub type LSTM<B> = Recurrent<B, LongShort>;
 pub type GRU<B> = Recurrent<B, Gated>;
 /// The settings of an [`RNN`].
 pub type RNNOptions = RecurrentOptions<Elman>;
+/// The settings of a [`ReluRNN`].
+pub type ReluRNNOptions = RecurrentOptions<Rectified>;
 /// The settings of an [`LSTM`].
 pub type LSTMOptions = RecurrentOptions<LongShort>;
 /// The settings of a [`GRU`].
@@ -37,7 +42,8 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     const GATES: usize;
     /// The recurrent state: h, or (h, c).
     type State<B: Backend>: State<B>;
-    /// Runs over all time steps; returns y and the final state.
+    /// Runs over all time steps; returns y and the final state. There are as many `projections` as
+    /// `weights`, or none.
     ///
     /// # Errors
     /// Those of the op.
@@ -45,6 +51,7 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
         x: &Tensor<B>,
         state: Option<&Self::State<B>>,
         weights: &[RnnWeights<Tensor<B>>],
+        projections: &[&Tensor<B>],
         options: RnnOptions,
     ) -> Result<(Tensor<B>, Self::State<B>)>;
 }
@@ -74,6 +81,9 @@ impl<B: Backend> State<B> for (Tensor<B>, Tensor<B>) {
 /// h' = tanh(w_ih x + b_ih + w_hh h + b_hh)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elman {}
+/// h' = max(w_ih x + b_ih + w_hh h + b_hh, 0)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rectified {}
 /// c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c'), with s the sigmoid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongShort {}
@@ -89,9 +99,25 @@ impl Kind for Elman {
         x: &Tensor<B>,
         state: Option<&Tensor<B>>,
         weights: &[RnnWeights<Tensor<B>>],
+        _: &[&Tensor<B>],
         options: RnnOptions,
     ) -> Result<(Tensor<B>, Tensor<B>)> {
         op::rnn_tanh(x, state, weights, options)
+    }
+}
+
+impl Kind for Rectified {
+    const NAME: &'static str = "RNN";
+    const GATES: usize = 1;
+    type State<B: Backend> = Tensor<B>;
+    fn run<B: Backend>(
+        x: &Tensor<B>,
+        state: Option<&Tensor<B>>,
+        weights: &[RnnWeights<Tensor<B>>],
+        _: &[&Tensor<B>],
+        options: RnnOptions,
+    ) -> Result<(Tensor<B>, Tensor<B>)> {
+        op::rnn_relu(x, state, weights, options)
     }
 }
 
@@ -103,9 +129,10 @@ impl Kind for LongShort {
         x: &Tensor<B>,
         state: Option<&Self::State<B>>,
         weights: &[RnnWeights<Tensor<B>>],
+        projections: &[&Tensor<B>],
         options: RnnOptions,
     ) -> Result<(Tensor<B>, Self::State<B>)> {
-        let (y, h, c) = op::lstm(x, state.map(|(h, c)| (h, c)), weights, options)?;
+        let (y, h, c) = op::lstm::projected(x, state.map(|(h, c)| (h, c)), weights, projections, options)?;
         Ok((y, (h, c)))
     }
 }
@@ -118,6 +145,7 @@ impl Kind for Gated {
         x: &Tensor<B>,
         state: Option<&Tensor<B>>,
         weights: &[RnnWeights<Tensor<B>>],
+        _: &[&Tensor<B>],
         options: RnnOptions,
     ) -> Result<(Tensor<B>, Tensor<B>)> {
         op::gru(x, state, weights, options)
@@ -135,10 +163,13 @@ pub struct Weights<B: Backend> {
     pub weight_hh: Param<B>,
     /// [gates * h]: added to the input's part, and to the state's part.
     pub bias: Option<(Param<B>, Param<B>)>,
+    /// [p, h]: projects the output of an LSTM with [`RecurrentOptions::proj_size`], whose
+    /// `weight_hh` is [gates * h, p].
+    pub weight_hr: Option<Param<B>>,
 }
 
 impl<B: Backend> Weights<B> {
-    /// Of f32, uniform in +-1 / sqrt(hidden).
+    /// Of f32, uniform in +-1 / sqrt(hidden); with a projection if `proj_size` is not 0.
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -147,6 +178,7 @@ impl<B: Backend> Weights<B> {
         gates: usize,
         inputs: usize,
         hidden: usize,
+        proj_size: usize,
         bias: bool,
         g: &mut Generator,
         device: &B::Device,
@@ -161,9 +193,13 @@ impl<B: Backend> Weights<B> {
             })
             .or_fail();
         let weight_ih = Param::new(init::uniform([rows, inputs], bound, g, device));
-        let weight_hh = Param::new(init::uniform([rows, hidden], bound, g, device));
+        let out = if proj_size == 0 { hidden } else { proj_size };
+        let weight_hh = Param::new(init::uniform([rows, out], bound, g, device));
         let mut one = || Param::new(init::uniform(rows, bound, g, device));
-        Weights { weight_ih, weight_hh, bias: bias.then(|| (one(), one())) }
+        let bias = bias.then(|| (one(), one()));
+        let weight_hr =
+            (proj_size != 0).then(|| Param::new(init::uniform([proj_size, hidden], bound, g, device)));
+        Weights { weight_ih, weight_hh, bias, weight_hr }
     }
     pub(super) fn visit<'a>(&'a self, suffix: &str, visit: &mut Visit<'a, '_, B>) {
         visit.param(&format!("weight_ih{suffix}"), &self.weight_ih);
@@ -172,10 +208,14 @@ impl<B: Backend> Weights<B> {
             visit.param(&format!("bias_ih{suffix}"), ih);
             visit.param(&format!("bias_hh{suffix}"), hh);
         }
+        if let Some(hr) = &self.weight_hr {
+            visit.param(&format!("weight_hr{suffix}"), hr);
+        }
     }
     pub(super) fn now(&self) -> Values<B> {
         let bias = self.bias.as_ref().map(|(ih, hh)| (ih.get(), hh.get()));
-        Values { w_ih: self.weight_ih.get(), w_hh: self.weight_hh.get(), bias }
+        let w_hr = self.weight_hr.as_ref().map(Param::get);
+        Values { w_ih: self.weight_ih.get(), w_hh: self.weight_hh.get(), bias, w_hr }
     }
 }
 
@@ -184,6 +224,7 @@ pub(super) struct Values<B: Backend> {
     w_ih: Tensor<B>,
     w_hh: Tensor<B>,
     bias: Option<(Tensor<B>, Tensor<B>)>,
+    w_hr: Option<Tensor<B>>,
 }
 
 impl<B: Backend> Values<B> {
@@ -201,6 +242,9 @@ impl<B: Backend> Values<B> {
 ///
 /// weight_ih_l0: [gates * hidden, in]   weight_hh_l0: [gates * hidden, hidden]
 /// bias_ih_l0, bias_hh_l0: [gates * hidden]
+///
+/// With a projection of an LSTM's output the h of its state and y have its size instead of hidden,
+/// and there is weight_hr_l0: [size, hidden].
 #[derive(Debug)]
 pub struct Recurrent<B: Backend, K: Kind> {
     /// Per layer and direction.
@@ -214,12 +258,23 @@ pub struct Recurrent<B: Backend, K: Kind> {
 pub struct RecurrentOptions<K: Kind> {
     inputs: usize,
     hidden: usize,
+    proj_size: usize,
     layers: usize,
     bidirectional: bool,
     batch_first: bool,
     bias: bool,
     dropout: f64,
     kind: PhantomData<K>,
+}
+
+impl RecurrentOptions<LongShort> {
+    /// Projects each output to this size, below that of the state: PyTorch's `proj_size`. Default:
+    /// 0, no projection.
+    #[must_use]
+    pub fn proj_size(mut self, size: usize) -> Self {
+        self.proj_size = size;
+        self
+    }
 }
 
 impl<K: Kind> RecurrentOptions<K> {
@@ -229,6 +284,7 @@ impl<K: Kind> RecurrentOptions<K> {
         RecurrentOptions {
             inputs,
             hidden,
+            proj_size: 0,
             layers: 1,
             bidirectional: false,
             batch_first: false,
@@ -272,19 +328,31 @@ impl<K: Kind> RecurrentOptions<K> {
     /// A network of f32 with these settings; all weights start uniform in +-1 / sqrt(hidden).
     ///
     /// # Panics
-    /// If there are no layers, the dropout is not in 0..=1, or memory is exhausted.
+    /// If there are no layers, the projection is not smaller than the state, the dropout is not in
+    /// 0..=1, or memory is exhausted.
     #[track_caller]
     pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> Recurrent<B, K> {
         if self.layers == 0 {
             Err(Error::argument(format!("{}: 0 layers; there should be one at least", K::NAME))).or_fail()
         }
+        if self.proj_size != 0 && self.proj_size >= self.hidden {
+            Err(Error::argument(format!(
+                "{}: proj_size {} for a state of {}; it should be smaller, or 0 for none",
+                K::NAME,
+                self.proj_size,
+                self.hidden
+            )))
+            .or_fail()
+        }
         let ways = self.ways();
+        let out = if self.proj_size == 0 { self.hidden } else { self.proj_size };
         // A product that overflows is more than can be addressed, as usize::MAX is.
         let mut weights =
             with_capacity(self.layers.saturating_mul(ways)).map_err(|e| e.at(K::NAME)).or_fail();
         for k in 0..self.layers.saturating_mul(ways) {
-            let inputs = if k < ways { self.inputs } else { ways.saturating_mul(self.hidden) };
-            weights.push(Weights::new(K::GATES, inputs, self.hidden, self.bias, g, device));
+            let inputs = if k < ways { self.inputs } else { ways.saturating_mul(out) };
+            let (hidden, proj_size) = (self.hidden, self.proj_size);
+            weights.push(Weights::new(K::GATES, inputs, hidden, proj_size, self.bias, g, device));
         }
         let dropout = (self.dropout != 0.0).then(|| Dropout::new(self.dropout, g));
         Recurrent { weights, dropout, options: self }
@@ -320,9 +388,10 @@ impl<B: Backend, K: Kind> Recurrent<B, K> {
         let o = &self.options;
         let values: Vec<Values<B>> = self.weights.iter().map(Weights::now).collect();
         let weights: Vec<_> = values.iter().map(Values::refs).collect();
+        let projections: Vec<_> = values.iter().filter_map(|v| v.w_hr.as_ref()).collect();
         let options = RnnOptions { batch_first: o.batch_first, bidirectional: o.bidirectional };
         let Some(dropout) = self.dropout.as_ref().filter(|d| d.is_active() && o.layers > 1) else {
-            return K::run(x, state, &weights, options);
+            return K::run(x, state, &weights, &projections, options);
         };
         // Dropout is between layers, so each layer is run separately on its part of the state.
         let ways = o.ways();
@@ -345,7 +414,9 @@ impl<B: Backend, K: Kind> Recurrent<B, K> {
                 })
             };
             let start = state.map(part).transpose()?;
-            let (out, end) = K::run(&y, start.as_ref(), weights, options)?;
+            let all = layer * ways..(layer + 1) * ways;
+            let projections = projections.get(all).unwrap_or_default();
+            let (out, end) = K::run(&y, start.as_ref(), weights, projections, options)?;
             y = out;
             last.push(end);
         }
@@ -370,6 +441,9 @@ impl<B: Backend, K: Kind> fmt::Display for Recurrent<B, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let o = &self.options;
         write!(f, "{}({}, {}", K::NAME, o.inputs, o.hidden)?;
+        if o.proj_size != 0 {
+            write!(f, ", projected to {}", o.proj_size)?;
+        }
         if o.layers != 1 {
             write!(f, ", {} layers", o.layers)?;
         }

@@ -1,4 +1,4 @@
-//! `Upsample`: resizing of spatial axes, by the nearest element or by linear interpolation.
+//! `Upsample`: resizing of spatial axes, by the nearest element unless another mode is chosen.
 
 use crate::{Layer, Module};
 use elinvar_ops::Backend;
@@ -42,6 +42,12 @@ impl Upsample {
         self.mode = Interpolation::Linear { align_corners: true };
         self
     }
+    /// In this mode.
+    #[must_use]
+    pub fn mode(mut self, mode: Interpolation) -> Self {
+        self.mode = mode;
+        self
+    }
 }
 
 impl<B: Backend> Layer<B> for Upsample {
@@ -59,6 +65,12 @@ impl fmt::Display for Upsample {
         }
         f.write_str(match self.mode {
             Interpolation::Nearest => "nearest)",
+            Interpolation::NearestExact => "nearest, exact)",
+            Interpolation::Area => "area)",
+            Interpolation::Cubic { align_corners: false } => "bicubic)",
+            Interpolation::Cubic { align_corners: true } => "bicubic, corners aligned)",
+            Interpolation::AntialiasedLinear { .. } => "bilinear, antialiased)",
+            Interpolation::AntialiasedCubic { .. } => "bicubic, antialiased)",
             Interpolation::Linear { align_corners: false } => "linear)",
             Interpolation::Linear { align_corners: true } => "linear, corners aligned)",
         })

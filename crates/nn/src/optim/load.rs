@@ -93,7 +93,7 @@ pub(super) fn restore<B: Backend, R: Rule>(
     keys: &BTreeMap<String, HostTensor>,
 ) -> Result<Kept<B>> {
     let wide = value.dtype().compute();
-    let (keeps, numbers) = (rule.keeps(), rule.numbers());
+    let (keeps, numbers) = (rule.keeps_for(value.shape()), rule.numbers());
     let number = |key: &str| match keys.get(key) {
         None => Ok(None),
         Some(t) if t.shape().numel() == 1 => Ok(Some(t.to_f64_vec()[0])),
@@ -118,14 +118,15 @@ pub(super) fn restore<B: Backend, R: Rule>(
     for (key, _) in &keeps {
         let t = keys.get(*key).ok_or_else(|| missing(key))?;
         // PyTorch's states have the dtype of the parameter.
-        if t.shape() != value.shape() || (t.dtype() != wide && t.dtype() != value.dtype()) {
+        let shape = rule.state_shape(key, value.shape())?;
+        if *t.shape() != shape || (t.dtype() != wide && t.dtype() != value.dtype()) {
             return Err(Error::new(
-                if t.shape() != value.shape() {
+                if *t.shape() != shape {
                     elinvar_core::ErrorKind::ShapeMismatch
                 } else {
                     elinvar_core::ErrorKind::DTypeMismatch
                 },
-                format!("{key} is {} {}, and should be {wide} {}", t.dtype(), t.shape(), value.shape()),
+                format!("{key} is {} {}, and should be {wide} {shape}", t.dtype(), t.shape()),
             ));
         }
         kept.tensors.insert(key, Array::from_host(value.device(), t.clone())?.cast(wide)?);

@@ -72,19 +72,20 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         let Numbers { counted: Counted { step, numbers, .. }, scalars: values } =
             plan.next(old, value.shape());
         let (skip, scalars) = (scalars.skip_on(&device)?, scalars.get(values, wide, &device)?);
-        let keeps = plan.rule.keeps();
+        let keeps = plan.rule.keeps_for(value.shape());
         let mut fresh = vec![];
         for (key, start) in &keeps {
+            let shape = plan.rule.state_shape(key, value.shape())?;
             fresh.push(match old.tensors.get_mut(key) {
                 Some(t) => {
-                    fits(key, t, value.shape(), wide)?;
+                    fits(key, t, &shape, wide)?;
                     if *t.device() != device {
                         *t = Array::from_host(&device, t.to_host()?)?;
                     }
                     own(t)?;
                     None
                 }
-                None => Some(Array::full(&device, value.shape(), Scalar::Float(*start), wide)?),
+                None => Some(Array::full(&device, &shape, Scalar::Float(*start), wide)?),
             });
         }
         let x = value.array_mut();

@@ -30,6 +30,7 @@
 //! Parameters of storage floats are updated in f32 with a state in f32, and rounded once.
 
 mod adadelta;
+mod adafactor;
 mod adagrad;
 mod adam;
 mod adamax;
@@ -38,6 +39,7 @@ mod clip;
 mod descent;
 mod group;
 mod kept;
+mod lbfgs;
 mod lion;
 mod load;
 mod make;
@@ -60,6 +62,7 @@ mod table;
 mod update;
 
 pub use adadelta::{Adadelta, AdadeltaRule};
+pub use adafactor::{Adafactor, AdafactorRule};
 pub use adagrad::{Adagrad, AdagradRule};
 pub use adam::{Adam, AdamRule, AdamW};
 pub use adamax::{Adamax, AdamaxRule};
@@ -68,6 +71,7 @@ pub use clip::{ClipOptions, NormType, clip_grad_norm, clip_grad_norm_with, clip_
 pub(crate) use clip::{norms, not_negative, of_norms, scale_to, widest, with_gradients};
 pub use descent::Descent;
 pub use group::Group;
+pub use lbfgs::{Lbfgs, LineSearch};
 pub use lion::{Lion, LionRule};
 pub use muon::{Muon, MuonRule};
 pub use nadam::{NAdam, NAdamRule};

@@ -36,7 +36,7 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
         let mut moved = vec![];
         for ((plan, _), all) in plans.iter().zip(all) {
             for (w, rest) in all {
-                let states = plan.rule.keeps().into_iter().map(|(key, _)| key).zip(w.states);
+                let states = plan.rule.keeps_for(w.x.shape()).into_iter().map(|(key, _)| key).zip(w.states);
                 if rest.done {
                     let kept = Kept { step: rest.step, numbers: rest.numbers, tensors: sorted(states) };
                     let old = self.kept.insert(w.name.to_owned(), kept);

@@ -26,12 +26,11 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         let skip = skip.map(|skip| one_bool(skip)).transpose()?;
         let plans = self.members(parameters)?;
         for (plan, members) in &plans {
-            let states = plan.rule.keeps().len();
             for (name, p) in members.iter().map(|&i| &parameters[i]) {
-                let takes_part = {
-                    let value = p.get();
-                    value.is_variable() && gradients.get(&value).is_some()
-                };
+                let value = p.get();
+                let states = plan.rule.keeps_for(value.shape()).len();
+                let takes_part = value.is_variable() && gradients.get(&value).is_some();
+                drop(value);
                 let is_known = self.kept.get(name).is_some_and(|kept| kept.tensors.len() == states);
                 if takes_part && !(is_known && (states == 0 || self.replaces.is_some())) {
                     return Ok(None);
@@ -47,7 +46,7 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         for ((plan, _), all) in plans.iter().zip(all) {
             for (w, rest) in all {
                 let kept = self.kept.get_mut(w.name).expect("it was there above");
-                let states = plan.rule.keeps().into_iter().map(|(key, _)| key).zip(w.states);
+                let states = plan.rule.keeps_for(w.x.shape()).into_iter().map(|(key, _)| key).zip(w.states);
                 if !copies {
                     kept.tensors.extend(states);
                 } else if rest.done && result.is_ok() {

@@ -69,6 +69,17 @@ pub trait Rule: Copy + Debug + Default + Send + Sync + 'static {
     }
     /// The states by PyTorch's names, and the initial value of each.
     fn keeps(&self) -> Vec<(&'static str, f64)>;
+    /// Those of a parameter of this shape, of a rule for which they are not the same for all.
+    fn keeps_for(&self, _shape: &Shape) -> Vec<(&'static str, f64)> {
+        self.keeps()
+    }
+    /// The shape of a state: that of the parameter, unless the rule says otherwise.
+    ///
+    /// # Errors
+    /// If there is no such shape.
+    fn state_shape(&self, _key: &str, shape: &Shape) -> Result<Shape> {
+        Ok(shape.clone())
+    }
     /// Scalar states per parameter, and the initial value of each.
     fn numbers(&self) -> &'static [(&'static str, f64)] {
         &[]
@@ -113,6 +124,8 @@ pub enum Setting<'a> {
     Number(&'a mut f64, Range),
     /// Several numbers.
     Numbers(&'a mut [f64], Range),
+    /// Several numbers, of which `None` (null) stands for a default.
+    Optional(&'a mut [Option<f64>], Range),
     /// An integer up to the second value.
     Count(&'a mut usize, usize),
     /// Yes or no.
@@ -160,6 +173,9 @@ impl Setting<'_> {
             Setting::Numbers(v, r) => {
                 v.iter().enumerate().find_map(|(i, v)| number(&format!("{name}[{i}]"), *v, *r))
             }
+            Setting::Optional(v, r) => {
+                v.iter().enumerate().find_map(|(i, v)| v.and_then(|v| number(&format!("{name}[{i}]"), v, *r)))
+            }
             Setting::Count(v, most) => {
                 (**v > *most).then(|| format!("{name} is {v}, and should be {most} or less"))
             }
@@ -170,6 +186,7 @@ impl Setting<'_> {
         match self {
             Setting::Number(v, _) => Value::from(**v),
             Setting::Numbers(v, _) => v.iter().copied().map(Value::from).collect(),
+            Setting::Optional(v, _) => v.iter().copied().map(Value::from).collect(),
             Setting::Count(v, _) => Value::from(**v),
             Setting::Flag(v) => Value::from(**v),
             Setting::Word(v, _) => Value::from(**v),
@@ -183,6 +200,13 @@ impl Setting<'_> {
                 let wrong = || format!("a list of {} numbers", v.len());
                 let list = to.as_array().filter(|l| l.len() == v.len()).ok_or_else(wrong)?;
                 let new: Option<Vec<f64>> = list.iter().map(Value::as_f64).collect();
+                v.copy_from_slice(&new.ok_or_else(wrong)?);
+            }
+            Setting::Optional(v, _) => {
+                let wrong = || format!("a list of {} numbers or nulls", v.len());
+                let list = to.as_array().filter(|l| l.len() == v.len()).ok_or_else(wrong)?;
+                let one = |v: &Value| if v.is_null() { Some(None) } else { v.as_f64().map(Some) };
+                let new: Option<Vec<Option<f64>>> = list.iter().map(one).collect();
                 v.copy_from_slice(&new.ok_or_else(wrong)?);
             }
             Setting::Count(v, _) => {

@@ -312,6 +312,31 @@ class RNNModel(nn.Module):
 case("lstm_lm", RNNModel(4, 3, False), torch.tensor([[0, 3], [2, 1], [3, 3]]))
 case("lstm_lm_tied", RNNModel(4, 2, True), torch.tensor([[0, 3], [2, 1]]))
 
+case("rnn_relu", nn.RNN(2, 3, nonlinearity="relu"), randn(4, 2, 2), randn(1, 2, 3))
+case("rnn_relu_2_layers_both", nn.RNN(2, 2, 2, nonlinearity="relu", bidirectional=True), randn(3, 2, 2))
+case("rnn_relu_cell", nn.RNNCell(3, 2, nonlinearity="relu"), randn(2, 3), randn(2, 2))
+case("lstm_projected", nn.LSTM(2, 4, proj_size=2), randn(3, 2, 2))
+case(
+    "lstm_projected_2_layers_both",
+    nn.LSTM(3, 3, 2, proj_size=2, bidirectional=True, batch_first=True),
+    randn(2, 3, 3),
+)
+
+
+def multihead(name, queries, keys, **options):
+    """Attention, and its weights, one for each head."""
+    layer = nn.MultiheadAttention(4, 2, **options)
+    sizes = [options.get("kdim") or 4, options.get("vdim") or 4]
+    first = options.get("batch_first")
+    x = [randn(*((2, t, size) if first else (t, 2, size))) for t, size in [(queries, 4), (keys, sizes[0]), (keys, sizes[1])]]
+    case(name, layer, *x, call=lambda *x: layer(*x, average_attn_weights=False))
+
+
+multihead("attention_kdim_vdim", 3, 4, kdim=5, vdim=3)
+multihead("attention_bias_kv", 3, 2, add_bias_kv=True)
+multihead("attention_zero", 2, 3, add_zero_attn=True, batch_first=True)
+multihead("attention_all_added", 2, 3, kdim=3, add_bias_kv=True, add_zero_attn=True, bias=False)
+
 DTYPES = {torch.float32: "F32", torch.int64: "I64"}
 header, data = {}, b""
 for name, t in sorted(tensors.items()):

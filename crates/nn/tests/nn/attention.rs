@@ -434,3 +434,31 @@ fn a_transformers_parts_have_names() {
     fn is_module<M: Module<B>, B: Backend>(_: &M) {}
     is_module::<Param<B>, B>(&stack.layers[0].self_attn.in_proj_weight);
 }
+
+/// Keys that a layer adds to those of a sequence.
+#[test]
+fn no_mask_hides_added_keys() {
+    let options = MultiheadAttentionOptions::new(4, 2).add_bias_kv(true).add_zero_attn(true);
+    let mha = options.batch_first(true).init::<B>(&mut g(), &D);
+    let x = Generator::new(3).randn([2, 3, 4], &D);
+    let all = Tensor::<B>::full((2, 3), true, DType::Bool, &D);
+    let (_, weights) = mha.forward_weights(&x, &x, &x, &AttentionMasks::none().padding(&all));
+    assert_eq!(weights.dims(), [2, 2, 3, 5]);
+    assert_eq!(weights.narrow(3, 0, 3).sum().item::<f32>(), 0.0);
+    assert!(
+        weights
+            .narrow(3, 3, 2)
+            .sum_dim(-1, false)
+            .to_vec::<f32>()
+            .unwrap()
+            .iter()
+            .all(|v| (v - 1.0).abs() < 1e-6)
+    );
+    // A causal mask as such, and as a tensor.
+    let later = Tensor::<B>::full((3, 3), true, DType::Bool, &D).triu(1);
+    let causal = mha.forward(&x, &x, &x, &AttentionMasks::causal());
+    assert!(causal.same_bits(&mha.forward(&x, &x, &x, &AttentionMasks::none().attn(&later))));
+    let names: Vec<String> = mha.named_parameters().into_iter().map(|(name, _)| name).collect();
+    let want = ["in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj.weight", "out_proj.bias"];
+    assert_eq!(names, want);
+}

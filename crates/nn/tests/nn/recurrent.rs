@@ -162,3 +162,18 @@ fn a_mistake_is_a_sentence() {
         assert!(e.message().starts_with(sentence), "{e}, not {sentence}");
     }
 }
+
+/// PyTorch's names of a projection, and what one may be.
+#[test]
+fn projections() {
+    let g = &mut Generator::new(1);
+    let net = LSTMOptions::new(3, 4).proj_size(2).layers(2).dropout(0.5).init::<B>(g, &D);
+    let names: Vec<String> = net.named_parameters().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names[..5], ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_hr_l0"]);
+    assert_eq!(net.to_string(), "LSTM(3, 4, projected to 2, 2 layers, dropout 0.5)");
+    // Layer by layer, because of the dropout between them.
+    let (y, (h, c)) = net.forward(&Generator::new(2).randn([5, 1, 3], &D), None);
+    assert_eq!((y.dims(), h.dims(), c.dims()), (&[5, 1, 2][..], &[2, 1, 2][..], &[2, 1, 4][..]));
+    let e = try_run(|| drop(LSTMOptions::new(3, 4).proj_size(4).init::<B>(g, &D))).unwrap_err();
+    assert_eq!(e.message(), "LSTM: proj_size 4 for a state of 4; it should be smaller, or 0 for none");
+}

@@ -81,6 +81,17 @@ fn cell<K: Kind<State<B> = T>>(name: &'static str, l: Cell<B, K>) -> Row {
     Row { name, module: l, run: Box::new(move |x| vec![m.forward(&x[0], x.get(1))]) }
 }
 
+fn heads() -> MultiheadAttentionOptions {
+    MultiheadAttentionOptions::new(4, 2)
+}
+
+fn attention(name: &'static str, l: MultiheadAttention<B>) -> Row {
+    let l = Rc::new(l);
+    let m = l.clone();
+    let run = move |x: &[T]| pair(m.forward_weights(&x[0], &x[1], &x[2], &AttentionMasks::none()));
+    Row { name, module: l, run: Box::new(run) }
+}
+
 fn model(name: &'static str, l: LstmLm<B>) -> Row {
     let l = Rc::new(l);
     let m = l.clone();
@@ -176,6 +187,21 @@ fn with_weights(g: &mut Generator) -> Vec<Row> {
         ),
         model("lstm_lm", LstmLmOptions::new(4, 3, 3).init(g, &D)),
         model("lstm_lm_tied", LstmLmOptions::new(4, 2, 2).tied(true).init(g, &D)),
+        net("rnn_relu", ReluRNN::new(2, 3, g, &D)),
+        net("rnn_relu_2_layers_both", ReluRNNOptions::new(2, 2).layers(2).bidirectional(true).init(g, &D)),
+        cell("rnn_relu_cell", ReluRNNCell::new(3, 2, g, &D)),
+        lstm("lstm_projected", LSTMOptions::new(2, 4).proj_size(2).init(g, &D)),
+        lstm(
+            "lstm_projected_2_layers_both",
+            LSTMOptions::new(3, 3).proj_size(2).layers(2).bidirectional(true).batch_first(true).init(g, &D),
+        ),
+        attention("attention_kdim_vdim", heads().kdim(5).vdim(3).init(g, &D)),
+        attention("attention_bias_kv", heads().add_bias_kv(true).init(g, &D)),
+        attention("attention_zero", heads().add_zero_attn(true).batch_first(true).init(g, &D)),
+        attention(
+            "attention_all_added",
+            heads().kdim(3).add_bias_kv(true).add_zero_attn(true).bias(false).init(g, &D),
+        ),
     ]
 }
 

@@ -126,10 +126,7 @@ pub fn gru<V: Value>(
     weights: &[RnnWeights<V>],
     options: RnnOptions,
 ) -> Result<(V, V)> {
-    let state = state.map(|h| [h]);
-    let mut out = recurrent::run::<V, Gru>(x, state.as_ref().map(|s| &s[..]), weights, options)?.into_iter();
-    let mut next = || out.next().expect("an output and a state");
-    Ok((next(), next()))
+    recurrent::run_one::<V, Gru>(x, state, weights, options)
 }
 
 /// By name: operands x, h0 if there is one, weights by layer; attributes num_layers, batch_first,

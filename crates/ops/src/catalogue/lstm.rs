@@ -126,17 +126,38 @@ pub fn lstm<V: Value>(
     weights: &[RnnWeights<V>],
     options: RnnOptions,
 ) -> Result<(V, V, V)> {
+    projected(x, state, weights, &[], options)
+}
+
+/// [`lstm`] with a projection of each output: h' = w_hr (s(o) tanh(c')) (Sak, Senior and Beaufays
+/// 2014; PyTorch's `proj_size`). There are as many `projections`, [p, h], as sets of weights, or
+/// none.
+///
+/// * state: h [layers * directions, n, p], c [layers * directions, n, h]
+/// * y: [t, n, directions * p]; `w_hh` is [4 h, p]
+///
+/// # Errors
+/// Those of [`lstm`].
+pub fn projected<V: Value>(
+    x: &V,
+    state: Option<(&V, &V)>,
+    weights: &[RnnWeights<V>],
+    projections: &[&V],
+    options: RnnOptions,
+) -> Result<(V, V, V)> {
     let state = state.map(|(h, c)| [h, c]);
-    let mut out = recurrent::run::<V, Lstm>(x, state.as_ref().map(|s| &s[..]), weights, options)?.into_iter();
+    let state = state.as_ref().map(|s| &s[..]);
+    let mut out = recurrent::run::<V, Lstm>(x, state, weights, projections, options)?.into_iter();
     let mut next = || out.next().expect("an output and two states");
     Ok((next(), next(), next()))
 }
 
-/// By name: operands x, h0 and c0 if there are, weights by layer; attributes num_layers,
-/// batch_first, bidirectional.
+/// By name: operands x, h0 and c0 if there are, weights by layer, with w_hr_l0, ... if outputs are
+/// projected; attributes num_layers, batch_first, bidirectional.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (weights, options) = recurrent::weights(a)?;
     let state = a.optional("h0").zip(a.optional("c0"));
-    let (y, h, c) = lstm(a.input("x")?, state, &weights, options)?;
+    let projections = recurrent::projections(a, options)?;
+    let (y, h, c) = projected(a.input("x")?, state, &weights, &projections, options)?;
     Ok(vec![y, h, c])
 }

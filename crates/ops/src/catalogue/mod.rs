@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::value::Value;
 use elinvar_core::{Error, Result};
 
+pub mod attention_weights;
 mod batch_moments;
 mod classes;
 pub mod comparison;
@@ -17,10 +18,12 @@ mod lattice;
 pub(crate) mod linalg;
 pub mod normalize;
 pub mod pool;
+mod projected;
 pub mod range;
 mod recurrence;
 pub mod recurrent;
 pub mod reduction;
+mod resample;
 mod unpool;
 pub mod view;
 
@@ -383,6 +386,8 @@ catalogue! {
     adaptive_max_pool2d,
     adaptive_max_pool3d,
     interpolate,
+    grid_sample,
+    affine_grid,
     normalize_rows as "normalize",
     layer_norm,
     rms_norm,
@@ -392,6 +397,7 @@ catalogue! {
     scaled_dot_product_attention,
     multi_head_attention,
     rnn_tanh,
+    rnn_relu,
     lstm,
     gru,
     dropout,

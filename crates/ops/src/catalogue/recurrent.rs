@@ -3,6 +3,7 @@
 //! The input's part of all gates is one product over all time steps; the rest is an op over all
 //! steps of a layer (`recurrence.rs`). A cell defines a single step.
 
+use super::projected;
 use super::recurrence::{self, Cell};
 use super::{concat, linear, reshape, stack, transpose, unbind};
 use crate::autocast::{casts, within};
@@ -39,13 +40,14 @@ pub struct RnnOptions {
     pub bidirectional: bool,
 }
 
-/// Checks shapes; returns the batch and state sizes and the number of directions.
+/// Checks shapes; returns the shape of each state of a layer.
 fn check<V: Value, C: Cell>(
     x: &V,
     states: Option<&[&V]>,
     weights: &[RnnWeights<V>],
+    projections: &[&V],
     o: RnnOptions,
-) -> Result<(usize, usize)> {
+) -> Result<Vec<Shape>> {
     let op = C::NAME;
     let ways = 1 + o.bidirectional as usize;
     let xs = x.shape();
@@ -65,7 +67,16 @@ fn check<V: Value, C: Cell>(
     if t == 0 {
         return Err(Error::shape(format!("{op}: input {xs} has no time steps")));
     }
-    let h = weights[0].w_hh.shape().last().copied().unwrap_or(0);
+    if !projections.is_empty() && projections.len() != weights.len() {
+        return Err(Error::argument(format!(
+            "{op}: {} projections for {} sets of weights; there should be one for each, or none",
+            projections.len(),
+            weights.len()
+        )));
+    }
+    // The size of the output, and that of the cell.
+    let p = weights[0].w_hh.shape().last().copied().unwrap_or(0);
+    let h = projections.first().map_or(p, |w| w.shape().last().copied().unwrap_or(0));
     if let [rows, wanted] = weights[0].w_ih.shape()[..]
         && rows == C::GATES.saturating_mul(h)
         && wanted != features
@@ -76,14 +87,15 @@ fn check<V: Value, C: Cell>(
     }
     for (k, w) in weights.iter().enumerate() {
         if k % ways == 0 && k > 0 {
-            features = ways * h;
+            features = ways.saturating_mul(p);
         }
         let rows = C::GATES.saturating_mul(h);
-        let wanted: [(&str, Option<&V>, &[usize]); 4] = [
+        let wanted: [(&str, Option<&V>, &[usize]); 5] = [
             ("w_ih", Some(w.w_ih), &[rows, features]),
-            ("w_hh", Some(w.w_hh), &[rows, h]),
+            ("w_hh", Some(w.w_hh), &[rows, p]),
             ("b_ih", w.b_ih, &[rows]),
             ("b_hh", w.b_hh, &[rows]),
+            ("w_hr", projections.get(k).copied(), &[p, h]),
         ];
         for (name, v, shape) in wanted {
             if let Some(v) = v
@@ -97,14 +109,18 @@ fn check<V: Value, C: Cell>(
             }
         }
     }
-    let wanted = [weights.len(), n, h];
-    if let Some(s) = states.into_iter().flatten().find(|s| s.shape()[..] != wanted) {
-        return Err(Error::shape(format!(
-            "{op}: an initial state {} should have shape {wanted:?}: layers times directions, batch, state",
-            s.shape()
-        )));
+    // The output is the first state.
+    let sizes = [p, h];
+    for (s, size) in states.into_iter().flatten().zip(sizes) {
+        let wanted = [weights.len(), n, size];
+        if s.shape()[..] != wanted {
+            return Err(Error::shape(format!(
+                "{op}: an initial state {} should have shape {wanted:?}: layers times directions, batch, state",
+                s.shape()
+            )));
+        }
     }
-    Ok((n, h))
+    sizes[..C::STATES].iter().map(|&size| Shape::new(&[n, size])).collect()
 }
 
 /// Runs a network over all layers, directions and time steps: y, then the last states.
@@ -114,26 +130,30 @@ pub(super) fn run<V: Value, C: Cell>(
     x: &V,
     states: Option<&[&V]>,
     weights: &[RnnWeights<V>],
+    projections: &[&V],
     o: RnnOptions,
 ) -> Result<Vec<V>> {
     if let Some(casts) = casts(C::NAME, &[Some(x)]) {
-        return within(None, || converted::<V, C>(&|v| casts.on(v), x, states, weights, o));
+        return within(None, || converted::<V, C>(&|v| casts.on(v), x, states, weights, projections, o));
     }
     let dtype = x.dtype();
     if dtype.is_storage() {
-        return widened::<V, C>(x, states, weights, o);
+        return widened::<V, C>(x, states, weights, projections, o);
     }
     if x.shape().rank() == 2 {
-        return unbatched::<V, C>(x, states, weights, o);
+        return unbatched::<V, C>(x, states, weights, projections, o);
     }
     let x = if o.batch_first && x.shape().rank() == 3 { transpose(x, 0, 1)? } else { x.clone() };
-    let (n, h) = check::<V, C>(&x, states, weights, o)?;
+    let sizes = check::<V, C>(&x, states, weights, projections, o)?;
     let ways = 1 + o.bidirectional as usize;
     let start: Vec<Vec<V>> = match states {
         Some(all) => all.iter().map(|s| unbind(*s, 0)).collect::<Result<_>>()?,
         None => {
-            let zeros = Array::full(x.device(), &Shape::new(&[n, h])?, Scalar::Float(0.0), dtype)?;
-            vec![vec![V::from_array(zeros); weights.len()]; C::STATES]
+            let zeros = |shape: &Shape| {
+                let zeros = Array::full(x.device(), shape, Scalar::Float(0.0), dtype)?;
+                Ok(vec![V::from_array(zeros); weights.len()])
+            };
+            sizes.iter().map(zeros).collect::<Result<_>>()?
         }
     };
     let mut last: Vec<Vec<V>> = vec![vec![]; C::STATES];
@@ -144,7 +164,10 @@ pub(super) fn run<V: Value, C: Cell>(
             let k = layer * ways + way;
             let state: Vec<V> = start.iter().map(|s| s[k].clone()).collect();
             let input = linear(&layer_in, w.w_ih, w.b_ih)?;
-            let (y, state) = recurrence::layer::<V, C>(&input, &state, w, way == 1)?;
+            let (y, state) = match projections.get(k) {
+                Some(w_hr) => projected::layer(&input, &state, w, w_hr, way == 1)?,
+                None => recurrence::layer::<V, C>(&input, &state, w, way == 1)?,
+            };
             sides.push(y);
             for (all, s) in last.iter_mut().zip(state) {
                 all.push(s);
@@ -167,6 +190,7 @@ fn widened<V: Value, C: Cell>(
     x: &V,
     states: Option<&[&V]>,
     weights: &[RnnWeights<V>],
+    projections: &[&V],
     o: RnnOptions,
 ) -> Result<Vec<V>> {
     let dtype = x.dtype();
@@ -177,7 +201,7 @@ fn widened<V: Value, C: Cell>(
             Err(Error::dtype(format!("{}: operands are {dtype} and {}", C::NAME, v.dtype())))
         }
     };
-    let out = converted::<V, C>(&wide, x, states, weights, o)?;
+    let out = converted::<V, C>(&wide, x, states, weights, projections, o)?;
     out.iter().map(|v| cast(v, dtype)).collect()
 }
 
@@ -187,6 +211,7 @@ fn converted<V: Value, C: Cell>(
     x: &V,
     states: Option<&[&V]>,
     weights: &[RnnWeights<V>],
+    projections: &[&V],
     o: RnnOptions,
 ) -> Result<Vec<V>> {
     let opt = |v: Option<&V>| v.map(to).transpose();
@@ -196,11 +221,12 @@ fn converted<V: Value, C: Cell>(
         .iter()
         .map(|w| Ok((to(w.w_ih)?, to(w.w_hh)?, opt(w.b_ih)?, opt(w.b_hh)?)))
         .collect::<Result<Vec<_>>>()?;
+    let projections = projections.iter().map(|v| to(v)).collect::<Result<Vec<_>>>()?;
     let weights: Vec<RnnWeights<V>> = all
         .iter()
         .map(|(w_ih, w_hh, b_ih, b_hh)| RnnWeights { w_ih, w_hh, b_ih: b_ih.as_ref(), b_hh: b_hh.as_ref() })
         .collect();
-    run::<V, C>(&to(x)?, states.as_deref(), &weights, o)
+    run::<V, C>(&to(x)?, states.as_deref(), &weights, &projections.iter().collect::<Vec<_>>(), o)
 }
 
 /// One sequence [t, i] as a batch of one; its states are [layers * directions, h].
@@ -208,6 +234,7 @@ fn unbatched<V: Value, C: Cell>(
     x: &V,
     states: Option<&[&V]>,
     weights: &[RnnWeights<V>],
+    projections: &[&V],
     o: RnnOptions,
 ) -> Result<Vec<V>> {
     let with_batch = |v: &V| -> Result<V> {
@@ -219,24 +246,49 @@ fn unbatched<V: Value, C: Cell>(
     let states = states.map(|s| s.iter().map(|v| with_batch(v)).collect::<Result<Vec<_>>>()).transpose()?;
     let states: Option<Vec<&V>> = states.as_ref().map(|s| s.iter().collect());
     let o = RnnOptions { batch_first: false, ..o };
-    let out = run::<V, C>(&with_batch(x)?, states.as_deref(), weights, o)?;
+    let out = run::<V, C>(&with_batch(x)?, states.as_deref(), weights, projections, o)?;
     out.iter().map(|v| reshape::to_shape(v, &v.shape().without(&[1], false))).collect()
+}
+
+/// [`run`] of a cell with one state: y and the last state.
+pub(super) fn run_one<V: Value, C: Cell>(
+    x: &V,
+    state: Option<&V>,
+    weights: &[RnnWeights<V>],
+    o: RnnOptions,
+) -> Result<(V, V)> {
+    let state = state.map(|h| [h]);
+    let mut out = run::<V, C>(x, state.as_ref().map(|s| &s[..]), weights, &[], o)?.into_iter();
+    let mut next = || out.next().expect("an output and a state");
+    Ok((next(), next()))
+}
+
+/// The name of a weight of each layer and direction, in their order.
+fn suffixes<V: Value>(a: &Args<V>, o: RnnOptions) -> Result<impl Iterator<Item = String>> {
+    let ways = if o.bidirectional { &["", "_reverse"][..] } else { &[""] };
+    Ok((0..a.size("num_layers")?).flat_map(|layer| ways.iter().map(move |way| format!("_l{layer}{way}"))))
+}
+
+/// The projections of a call by name: w_hr_l0, w_hr_l0_reverse, ... if there is one.
+pub(super) fn projections<V: Value>(a: &Args<V>, o: RnnOptions) -> Result<Vec<&V>> {
+    if a.optional("w_hr_l0").is_none() {
+        return Ok(vec![]);
+    }
+    suffixes(a, o)?.map(|suffix| a.input(&format!("w_hr{suffix}"))).collect()
 }
 
 /// The weights of a call by name: w_ih_l0, w_hh_l0, b_ih_l0, b_hh_l0, w_ih_l0_reverse, ...
 pub(super) fn weights<V: Value>(a: &Args<V>) -> Result<(Vec<RnnWeights<'_, V>>, RnnOptions)> {
     let o = RnnOptions { batch_first: a.bool("batch_first")?, bidirectional: a.bool("bidirectional")? };
     let mut all = vec![];
-    for layer in 0..a.size("num_layers")? {
-        for suffix in if o.bidirectional { &["", "_reverse"][..] } else { &[""] } {
-            let name = |w: &str| format!("{w}_l{layer}{suffix}");
-            all.push(RnnWeights {
-                w_ih: a.input(&name("w_ih"))?,
-                w_hh: a.input(&name("w_hh"))?,
-                b_ih: a.optional(&name("b_ih")),
-                b_hh: a.optional(&name("b_hh")),
-            });
-        }
+    for suffix in suffixes(a, o)? {
+        let name = |w: &str| format!("{w}{suffix}");
+        all.push(RnnWeights {
+            w_ih: a.input(&name("w_ih"))?,
+            w_hh: a.input(&name("w_hh"))?,
+            b_ih: a.optional(&name("b_ih")),
+            b_hh: a.optional(&name("b_hh")),
+        });
     }
     Ok((all, o))
 }

@@ -62,10 +62,7 @@ pub fn rnn_tanh<V: Value>(
     weights: &[RnnWeights<V>],
     options: RnnOptions,
 ) -> Result<(V, V)> {
-    let state = state.map(|h| [h]);
-    let mut out = recurrent::run::<V, Rnn>(x, state.as_ref().map(|s| &s[..]), weights, options)?.into_iter();
-    let mut next = || out.next().expect("an output and a state");
-    Ok((next(), next()))
+    recurrent::run_one::<V, Rnn>(x, state, weights, options)
 }
 
 /// By name: operands x, h0 if there is one, weights by layer; attributes num_layers, batch_first,

@@ -7,11 +7,12 @@
 //! A query without any key to attend to gives zeros, and gets a gradient of zero.
 
 use super::matmul::precision;
-use super::{add, eq, expand, le, matmul, mul, reshape, softmax, sub, sum, transpose, where_};
+use super::{add, attention_weights, dropout, eq, expand, matmul, mul, reshape, softmax, sub, sum, transpose, where_};
 use crate::array;
 use crate::fold;
 use crate::prelude::*;
 use crate::value::cast;
+use elinvar_core::philox::Stream;
 
 /// Attention of q[b, h, l, d], k[b, j, s, d], v[b, j, s, v] and an optional mask[b, h, l, s].
 /// Results: o[b, h, l, v], and the statistics of each row, which the gradient reads.
@@ -90,12 +91,7 @@ impl Sdpa {
             };
         }
         if self.0.causal {
-            let count = |n: usize, shape: &[usize]| {
-                let v = (0..n as i64).collect::<Vec<_>>();
-                Ok::<_, Error>(V::from_array(Array::from_vec(q.device(), v, shape)?))
-            };
-            let seen =
-                expand(&le(&count(s, &[1, s])?, &count(l, &[l, 1])?)?, &Shape::new(&[h / j.max(1), l, s])?)?;
+            let seen = expand(&attention_weights::seen(&q, l, s)?, &Shape::new(&[h / j.max(1), l, s])?)?;
             scores = where_(&reshape::to_shape(&seen, &Shape::new(&[rows, s])?)?, &scores, &never)?;
         }
         // A row without any key has no softmax; it is computed as if of zeros, and discarded.
@@ -143,9 +139,30 @@ pub fn scaled_dot_product_attention<V: Value>(
     scale: Option<f64>,
     enable_gqa: bool,
 ) -> Result<V> {
+    with_dropout(q, k, v, mask, is_causal, scale, enable_gqa, None)
+}
+
+/// What drops attention weights.
+pub type Drops<'a, V> = &'a dyn Fn(&V) -> Result<V>;
+
+/// The same with dropout of the attention weights (PyTorch's `dropout_p`): `drops` is
+/// [`dropout`](fn@super::dropout) with a stream, say. The weights are in memory then.
+///
+/// # Errors
+/// Those of [`scaled_dot_product_attention`] and of `drops`.
+pub fn with_dropout<V: Value>(
+    q: &V,
+    k: &V,
+    v: &V,
+    mask: Option<&V>,
+    is_causal: bool,
+    scale: Option<f64>,
+    enable_gqa: bool,
+    drops: Option<Drops<'_, V>>,
+) -> Result<V> {
     let op = "scaled_dot_product_attention";
     autocast!(op, q, k, v; mask =>
-        scaled_dot_product_attention(q, k, v, mask, is_causal, scale, enable_gqa));
+        with_dropout(q, k, v, mask, is_causal, scale, enable_gqa, drops));
     let (qs, ks, vs) = (q.shape(), k.shape(), v.shape());
     let seen = || format!("q {qs}, k {ks}, v {vs}");
     if [qs, ks, vs].iter().any(|s| s.rank() < 2) {
@@ -210,9 +227,17 @@ pub fn scaled_dot_product_attention<V: Value>(
         };
         operands.push(flat(m, [h, l, s]).map_err(misfit)?);
     }
-    let scale = scale.unwrap_or(1.0 / (d as f64).sqrt());
-    let op = Sdpa(Attention { scale, causal: is_causal, precision: precision(q) });
-    let o = V::apply_many(op, &operands.iter().collect::<Vec<_>>())?.swap_remove(0);
+    let o = match drops {
+        Some(drops) => {
+            let p = attention_weights::weights(&operands[0], &operands[1], operands.get(3), is_causal, scale)?;
+            cast(&attention_weights::weighted(&drops(&p)?, &operands[2])?, dtype)?
+        }
+        None => {
+            let scale = scale.unwrap_or(1.0 / (d as f64).sqrt());
+            let op = Sdpa(Attention { scale, causal: is_causal, precision: precision(q) });
+            V::apply_many(op, &operands.iter().collect::<Vec<_>>())?.swap_remove(0)
+        }
+    };
     // The result has the operands' axes: without batch and heads, if they have none.
     let mut out = Dims::from_slice(&batch);
     if [qs, ks, vs].iter().any(|s| s.rank() > 2) {
@@ -223,10 +248,22 @@ pub fn scaled_dot_product_attention<V: Value>(
 }
 
 /// By name: operands q, k, v, mask if there is one; attributes is_causal, scale (null: 1 / sqrt(d))
-/// and enable_gqa.
+/// and enable_gqa; dropout_p (0 if missing), with seed and stream, which choose the random bits.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (q, k, v, mask) = (a.input("q")?, a.input("k")?, a.input("v")?, a.optional("mask"));
     let scale = a.maybe("scale", Args::f64)?;
-    let gqa = a.bool("enable_gqa")?;
-    Ok(vec![scaled_dot_product_attention(q, k, v, mask, a.bool("is_causal")?, scale, gqa)?])
+    let (gqa, causal) = (a.bool("enable_gqa")?, a.bool("is_causal")?);
+    let Some((p, stream)) = named_dropout(a)? else {
+        return Ok(vec![scaled_dot_product_attention(q, k, v, mask, causal, scale, gqa)?]);
+    };
+    let drops = |weights: &V| dropout(weights, p, stream, true);
+    Ok(vec![with_dropout(q, k, v, mask, causal, scale, gqa, Some(&drops))?])
+}
+
+/// The attributes dropout_p, seed and stream, if weights are dropped.
+pub(super) fn named_dropout<V: Value>(a: &Args<V>) -> Result<Option<(f64, Stream)>> {
+    match a.maybe("dropout_p", Args::f64)? {
+        None | Some(0.0) => Ok(None),
+        Some(p) => Ok(Some((p, Stream { seed: a.int("seed")? as u64, stream: a.int("stream")? as u64 }))),
+    }
 }

@@ -9,8 +9,9 @@ use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue as op;
 use op::batch_norm::BatchNorm;
 use op::conv::Padding;
-use op::multi_head_attention::{HeadWeights, MhaWeights};
+use op::multi_head_attention::{HeadWeights, MhaParts, MhaWeights};
 use op::recurrent::{RnnOptions, RnnWeights};
+use op::scaled_dot_product_attention::{Drops, with_dropout};
 
 /// The padding of a convolution: numbers, for all spatial axes or each, or a [`Padding`].
 pub trait IntoPadding {
@@ -221,6 +222,13 @@ methods! {
     fn interpolate, try_interpolate(
         target: &op::interpolate::Target, mode: op::interpolate::Interpolation
     ) -> Tensor<B> = |x| op::interpolate(x, target, mode);
+    /// Read at the positions that a grid names.
+    fn grid_sample, try_grid_sample(
+        grid: &Tensor<B>, sampling: op::grid_sample::Sampling, padding: op::grid_sample::Padding, align_corners: bool
+    ) -> Tensor<B> = |x| op::grid_sample(x, grid, sampling, padding, align_corners);
+    /// The positions that this affine map reads, for `grid_sample`.
+    fn affine_grid, try_affine_grid(size: impl Sizes, align_corners: bool) -> Tensor<B> =
+        |theta| op::affine_grid(theta, &counts("affine_grid", &size.sizes())?, align_corners);
     /// Mean 0 and variance 1 over the last axes, then scaled and shifted.
     fn layer_norm, try_layer_norm(
         normalized_shape: impl Sizes, weight: Option<&Tensor<B>>, bias: Option<&Tensor<B>>, eps: f64
@@ -249,6 +257,11 @@ methods! {
     fn scaled_dot_product_attention, try_scaled_dot_product_attention(
         k: &Tensor<B>, v: &Tensor<B>, mask: Option<&Tensor<B>>, is_causal: bool, scale: Option<f64>, enable_gqa: bool
     ) -> Tensor<B> = |q| op::scaled_dot_product_attention(q, k, v, mask, is_causal, scale, enable_gqa);
+    /// The same with dropout of the attention weights.
+    fn scaled_dot_product_attention_with_dropout, try_scaled_dot_product_attention_with_dropout(
+        k: &Tensor<B>, v: &Tensor<B>, mask: Option<&Tensor<B>>, is_causal: bool, scale: Option<f64>, enable_gqa: bool,
+        drops: Option<Drops<'_, Tensor<B>>>
+    ) -> Tensor<B> = |q| with_dropout(q, k, v, mask, is_causal, scale, enable_gqa, drops);
     /// Attention with several heads over projections of this query, a key and a value: the result,
     /// and the attention weights if they are asked for.
     fn multi_head_attention, try_multi_head_attention(
@@ -258,14 +271,31 @@ methods! {
     ) -> (Tensor<B>, Option<Tensor<B>>) = |query| op::multi_head_attention(
         query, key, value, weights, key_padding_mask, attn_mask, heads, batch_first, give
     );
+    /// The same with a projection each for query, key and value, and with keys that are added.
+    fn multi_head_attention_parts, try_multi_head_attention_parts(
+        key: &Tensor<B>, value: &Tensor<B>, weights: MhaParts<'_, Tensor<B>>,
+        key_padding_mask: Option<&Tensor<B>>, attn_mask: Option<&Tensor<B>>, heads: usize, batch_first: bool,
+        give: HeadWeights
+    ) -> (Tensor<B>, Option<Tensor<B>>) = |query| op::multi_head_attention::parts(
+        query, key, value, weights, key_padding_mask, attn_mask, heads, batch_first, give
+    );
     /// A recurrent network, h' = tanh(w_ih x + b_ih + w_hh h + b_hh): y, h.
     fn rnn_tanh, try_rnn_tanh(
         state: Option<&Tensor<B>>, weights: &[RnnWeights<'_, Tensor<B>>], options: RnnOptions
     ) -> (Tensor<B>, Tensor<B>) = |x| op::rnn_tanh(x, state, weights, options);
+    /// A recurrent network, h' = max(w_ih x + b_ih + w_hh h + b_hh, 0): y, h.
+    fn rnn_relu, try_rnn_relu(
+        state: Option<&Tensor<B>>, weights: &[RnnWeights<'_, Tensor<B>>], options: RnnOptions
+    ) -> (Tensor<B>, Tensor<B>) = |x| op::rnn_relu(x, state, weights, options);
     /// A long short-term memory: y, h, c.
     fn lstm, try_lstm(
         state: Option<(&Tensor<B>, &Tensor<B>)>, weights: &[RnnWeights<'_, Tensor<B>>], options: RnnOptions
     ) -> (Tensor<B>, Tensor<B>, Tensor<B>) = |x| op::lstm(x, state, weights, options);
+    /// A long short-term memory with a projection of each output, or of none: y, h, c.
+    fn lstm_projected, try_lstm_projected(
+        state: Option<(&Tensor<B>, &Tensor<B>)>, weights: &[RnnWeights<'_, Tensor<B>>], projections: &[&Tensor<B>],
+        options: RnnOptions
+    ) -> (Tensor<B>, Tensor<B>, Tensor<B>) = |x| op::lstm::projected(x, state, weights, projections, options);
     /// Gated recurrent units: y, h.
     fn gru, try_gru(
         state: Option<&Tensor<B>>, weights: &[RnnWeights<'_, Tensor<B>>], options: RnnOptions

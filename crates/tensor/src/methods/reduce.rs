@@ -5,9 +5,10 @@ use super::table::methods;
 use crate::Tensor;
 use crate::fail::OrFail;
 use crate::sizes::{Axes, Integer, MaybeAxis};
-use elinvar_core::Result;
+use elinvar_core::{DType, Result};
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue as op;
+use elinvar_ops::value::cast;
 
 /// Table of reductions with two forms: over everything, and over some axes.
 macro_rules! reductions {
@@ -33,6 +34,43 @@ reductions! {
     "log(sum(exp(x))), without overflow" logsumexp try_logsumexp logsumexp_dim try_logsumexp_dim op::logsumexp;
     "Is any element not zero? (bool)" any try_any any_dim try_any_dim op::any;
     "Is no element zero? (bool)" all try_all all_dim try_all_dim op::all;
+}
+
+/// Reductions over some axes of the elements as another dtype: PyTorch's `dtype`.
+macro_rules! typed_reductions {
+    ($($doc:literal $name:ident $try_name:ident $f:path;)*) => {
+        methods! {$(
+            #[doc = concat!($doc, ", over some axes, of the elements converted to `dtype`.")]
+            fn $name, $try_name(dims: impl Axes, keepdim: bool, dtype: DType) -> Tensor<B> =
+                |x| $f(&cast(x, dtype)?, Some(&dims.axes()), keepdim);
+        )*}
+    };
+}
+
+typed_reductions! {
+    "The sum" sum_as try_sum_as op::sum;
+    "The arithmetic mean" mean_as try_mean_as op::mean;
+    "The product" prod_as try_prod_as op::prod;
+    "The sum of what is not NaN" nansum_as try_nansum_as op::nansum;
+    "The mean of what is not NaN" nanmean_as try_nanmean_as op::nanmean;
+}
+
+/// The same of ops along an axis.
+macro_rules! typed_rows {
+    ($($doc:literal $name:ident $try_name:ident $f:path;)*) => {
+        methods! {$(
+            #[doc = concat!($doc, ", along an axis, of the elements converted to `dtype`.")]
+            fn $name, $try_name(dim: impl Integer, dtype: DType) -> Tensor<B> =
+                |x| $f(&cast(x, dtype)?, dim.to_isize());
+        )*}
+    };
+}
+
+typed_rows! {
+    "exp(x) / sum(exp(x))" softmax_as try_softmax_as op::softmax;
+    "log(softmax(x))" log_softmax_as try_log_softmax_as op::log_softmax;
+    "Cumulative sums" cumsum_as try_cumsum_as op::cumsum;
+    "Cumulative products" cumprod_as try_cumprod_as op::cumprod;
 }
 
 methods! {

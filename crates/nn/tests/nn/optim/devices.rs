@@ -5,8 +5,8 @@ use elinvar_core::{DType, HostData, HostTensor, Shape};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_nn::ema::{Average, BufferAverage, Ema};
 use elinvar_nn::optim::{
-    Adadelta, Adagrad, Adam, AdamW, Adamax, Asgd, Group, Lion, Muon, NAdam, Optimizer, OptimizerState, RAdam,
-    RmsProp, Rprop, Sgd, clip_grad_norm,
+    Adadelta, Adafactor, Adagrad, Adam, AdamW, Adamax, Asgd, Group, Lion, Muon, NAdam, Optimizer,
+    OptimizerState, RAdam, RmsProp, Rprop, Sgd, clip_grad_norm,
 };
 use elinvar_nn::{Backend, Gradients, Module, Param, StateDict, Tensor};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -26,6 +26,7 @@ fn optimizers<B: Backend>() -> Vec<(&'static str, bool, Box<dyn Optimizer<B>>)> 
         ("adagrad", false, Box::new(Adagrad::new(0.1).lr_decay(0.5))),
         ("asgd", false, Box::new(Asgd::new(0.1).lambd(0.1).t0(1.0))),
         ("rprop", false, Box::new(Rprop::new(0.1))),
+        ("adafactor", false, Box::new(Adafactor::new(0.1).weight_decay(0.1))),
         ("adadelta", false, Box::new(Adadelta::new(1.0))),
         ("adamax", false, Box::new(Adamax::new(0.1))),
         ("nadam", false, Box::new(NAdam::new(0.1))),

@@ -4,6 +4,7 @@ mod clip;
 mod devices;
 mod ema;
 mod groups;
+mod lbfgs;
 mod muon;
 mod schedule;
 mod state;
