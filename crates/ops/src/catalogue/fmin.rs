@@ -1,4 +1,5 @@
-//! fmin: the smaller of two, and the other one where one is NaN. The gradient of a tie goes to x.
+//! fmin: the smaller of two, and the other one where one is NaN. A tie gives each side half
+//! of the gradient.
 
 use crate::prelude::*;
 
@@ -18,7 +19,9 @@ impl Map<2> for Fmin {
     fn vjp<L: Lane>(&self, i: usize, [x, y]: [L; 2], _: L, g: L) -> L {
         let first = x.le(y) | y.is_nan();
         let zero = L::lit(0.0);
-        if i == 0 { L::select(first, g, zero) } else { L::select(first, zero, g) }
+        let g = L::select(x.eq(y), g * L::lit(0.5), g);
+        let (own, other) = if i == 0 { (g, zero) } else { (zero, g) };
+        L::select(x.eq(y), g, L::select(first, own, other))
     }
 }
 compile_map! { 2 Fmin; }

@@ -39,7 +39,7 @@ fn edges<V: Value>(flat: &V, n: usize, range: Option<(f64, f64)>) -> Result<V> {
     }
     let step = (high - low) / n as f64;
     let mut all = host::with_capacity(n.saturating_add(1))?;
-    let half = (n + 1) / 2;
+    let half = n.div_ceil(2);
     all.extend((0..=n).map(|i| if i < half { low + step * i as f64 } else { high - step * (n - i) as f64 }));
     Ok(V::from_array(Array::from_f64s(flat.device(), all, &[n + 1], flat.dtype())?))
 }

@@ -17,12 +17,12 @@ impl Map<2> for Hypot {
         let swap = p.lt(q);
         let (large, small) = (L::select(swap, q, p), L::select(swap, p, q));
         // Scaled by a power of two, so that no square leaves the range.
-        let reach = if L::bits() == 32 { 60 } else { 500 };
+        let (reach, lower) = if L::bits() == 32 { (60, 70) } else { (500, 600) };
         let power = |n: i32| L::lit(exact_power(n));
         let up = large.lt(power(-reach));
         let down = large.gt(power(reach));
-        let into = L::select(down, power(-reach), L::select(up, power(2 * reach), L::lit(1.0)));
-        let back = L::select(down, power(reach), L::select(up, power(-2 * reach), L::lit(1.0)));
+        let into = L::select(down, power(-lower), L::select(up, power(2 * reach), L::lit(1.0)));
+        let back = L::select(down, power(lower), L::select(up, power(-2 * reach), L::lit(1.0)));
         let (a, b) = (large * into, small * into);
         // The sum of squares in two pieces, and its root corrected by the remainder.
         let (s, t) = (a * a, b * b);

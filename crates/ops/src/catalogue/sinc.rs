@@ -35,10 +35,10 @@ impl Map<1> for Sinc {
     const SAVES: Saves = Saves::INPUTS;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
-        let (zero, one) = (L::lit(0.0), L::lit(1.0));
+        let one = L::lit(1.0);
         let y = turn(x)[0] / (x * L::lit(PI));
         // Near 0 pi x may be subnormal, and the result is 1.
-        L::select(x.abs().lt(L::lit(1e-20)), one, L::select(x.abs().eq(L::lit(f64::INFINITY)), zero / zero, y))
+        L::select(x.abs().lt(L::lit(1e-20)), one, L::select(x.abs().eq(L::lit(f64::INFINITY)), L::lit(f64::NAN), y))
     }
     /// (cos(pi x) - sinc(x)) / x, near 0 by its series.
     #[inline(always)]
