@@ -46,7 +46,8 @@ const ABOUT_2_32: [f64; 10] = [
     -5.083752330392599e-05,
 ];
 
-/// x times what Stirling's formula leaves of lgamma(x), in x^-2, for x from 8 on, to 2^-28.6, absolutely.
+/// x times what Stirling's formula leaves of lgamma(x), in x^-2, for x from 8 on, to 2^-28.6,
+/// absolutely.
 const STIRLING_32: [f64; 3] = [0.0833333358168602, -0.0027789787854999304, 0.0008614104590378702];
 
 /// [`ABOUT_1_32`] in 64 bits, to 2^-54.7.

@@ -12,7 +12,8 @@
 //! one rounding counts. Where the large number is not exact, its rounding error is computed by an
 //! error-free transformation (`parts.rs`) and becomes part of the correction.
 //!
-//! The bound is 1 ULP in both widths, but 2 for tanh in 32 bits and more for some special functions;
+//! The bound is 1 ULP in both widths, but 2 for tanh in 32 bits and more for some special
+//! functions;
 //! each function states the largest
 //! error that was measured, rounded up. In 32 bits that is over all 2^32 inputs, against f64
 //! (`elinvar-lab ulp`; `docs/reference/numerics.md` has its table); in 64 bits, and for pow and

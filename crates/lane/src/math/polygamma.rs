@@ -1,6 +1,7 @@
 //! The derivatives of digamma.
 //!
-//! Made of the operations and functions of [`Lane`] alone, without bit patterns, so that the formula
+//! Made of the operations and functions of [`Lane`] alone, without bit patterns, so that the
+//! formula
 //! can be read in tensors: it is the gradient of digamma, and has gradients itself.
 
 use crate::lane::Lane;
@@ -55,7 +56,8 @@ fn power<L: Lane>(x: L, n: usize) -> L {
 /// The derivative of digamma of order `n`, in 1..=[`MOST`], with the polynomial of
 /// [`cotangent`]`(n)`.
 ///
-/// Terms n! / (x + i)^(n + 1) as far as 10 + n, and from there on the asymptotic series (Abramowitz,
+/// Terms n! / (x + i)^(n + 1) as far as 10 + n, and from there on the asymptotic series
+/// (Abramowitz,
 /// Stegun, 6.4.6 and 6.4.11); negative arguments are reflected (6.4.7).
 #[inline(always)]
 pub fn polygamma<L: Lane>(n: usize, turn: &Cotangent, x: L) -> L {
@@ -82,7 +84,8 @@ pub fn polygamma<L: Lane>(n: usize, turn: &Cotangent, x: L) -> L {
     let sign = L::lit(if n.is_multiple_of(2) { -1.0 } else { 1.0 });
     let right = sign * (all * first + rest);
 
-    // polygamma(n, -a) = (-1)^n (polygamma(n, a) + the derivative of pi cot(pi a)) + n! / a^(n + 1):
+    // polygamma(n, -a) = (-1)^n (polygamma(n, a) + the derivative of pi cot(pi a)) + n! /
+    // a^(n + 1):
     // the first term cancels.
     let angle = (a - a.round()) * L::lit(PI);
     let cotangent = angle.cos() / angle.sin();

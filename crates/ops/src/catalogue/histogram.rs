@@ -44,7 +44,8 @@ fn edges<V: Value>(flat: &V, n: usize, range: Option<(f64, f64)>) -> Result<V> {
     Ok(V::from_array(Array::from_f64s(flat.device(), all, &[n + 1], flat.dtype())?))
 }
 
-/// How many elements of `x`, a float tensor, lie in each part, or the sum of their `weight`; divided
+/// How many elements of `x`, a float tensor, lie in each part, or the sum of their `weight`;
+/// divided
 /// by their sum and the part's width if `density`. A part has its lower end, the last one both.
 /// Returns that and the edges, in the dtype of `x`.
 ///

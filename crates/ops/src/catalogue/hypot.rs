@@ -1,4 +1,5 @@
-//! hypot: sqrt(x^2 + y^2), without overflow, within 1 ULP. The gradient at (0, 0) is NaN, as in PyTorch.
+//! hypot: sqrt(x^2 + y^2), without overflow, within 1 ULP. The gradient at (0, 0) is NaN, as in
+//! PyTorch.
 
 use crate::math::exact_power;
 use crate::prelude::*;

@@ -4,7 +4,8 @@ use crate::backend::Memory;
 use crate::prelude::*;
 use elinvar_core::host;
 
-/// The rows and columns (i64, [2, n]) of the elements of a `rows` x `columns` matrix on the diagonal
+/// The rows and columns (i64, [2, n]) of the elements of a `rows` x `columns` matrix on the
+/// diagonal
 /// `offset` above the main one and below it, row by row.
 ///
 /// # Errors

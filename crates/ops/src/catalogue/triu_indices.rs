@@ -4,7 +4,8 @@ use super::tril_indices::numbers;
 use crate::backend::Memory;
 use crate::prelude::*;
 
-/// The rows and columns (i64, [2, n]) of the elements of a `rows` x `columns` matrix on the diagonal
+/// The rows and columns (i64, [2, n]) of the elements of a `rows` x `columns` matrix on the
+/// diagonal
 /// `offset` above the main one and above it, row by row.
 ///
 /// # Errors
