@@ -171,9 +171,9 @@ impl Group {
     pub fn traffic(&self) -> Traffic {
         self.lock().sent
     }
-    /// The sum over all workers by the MPI library's own means, in whatever order it adds: to compare
-    /// times with. Its bits depend on the library and on the number of workers; nothing else here
-    /// uses it.
+    /// The sum over all workers by the MPI library's own means, in whatever order it adds: to
+    /// compare times with. Its bits depend on the library and on the number of workers; nothing
+    /// else here uses it.
     ///
     /// # Errors
     /// `Unsupported` without an MPI library; `Io` if it fails.

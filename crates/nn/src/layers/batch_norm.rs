@@ -99,10 +99,10 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
         (self.running_mean, self.running_var, self.num_batches_tracked) = (None, None, None);
         self
     }
-    /// In a training step of several gradient shards, mean and variance are those of all shards and
-    /// not of each: PyTorch's `SyncBatchNorm`. Running statistics follow them. The shards of a worker
-    /// then run side by side, which holds the tensors of all of them; each layer sums five times over
-    /// all workers. Elsewhere it is a batch norm like others.
+    /// In a training step of several gradient shards, mean and variance are those of all shards
+    /// and not of each: PyTorch's `SyncBatchNorm`. Running statistics follow them. The shards of a
+    /// worker then run side by side, which holds the tensors of all of them; each layer sums five
+    /// times over all workers. Elsewhere it is a batch norm like others.
     #[must_use]
     pub fn sync(self) -> Self {
         self.across.set(true);

@@ -57,7 +57,7 @@ impl<B: Backend, M: Module<B>, D: Send> TrainStep<'_, B, M, D> {
                         |loss: &_| scaled(&mut scaler.lock().unwrap_or_else(PoisonError::into_inner), loss);
                     let passes = || try_run(|| pass.run(&batch, scaled)).unwrap_or_else(Err);
                     let passed = in_shard(Link { give, turns: begin }, passes);
-                    // Nobody waits for one that was given up.
+                    // The result of one that was given up is of no use.
                     let _ = end.send(passed);
                 };
                 let spawned = thread::Builder::new().name("elinvar shard".into()).spawn_scoped(s, run);
