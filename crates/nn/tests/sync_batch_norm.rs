@@ -1,5 +1,5 @@
-//! Batch norm over all gradient shards of a step: what it is, and that it is the same for any number
-//! of workers.
+//! Batch norm over all gradient shards of a step: what it is, and that it is the same for any
+//! number of workers.
 
 mod support;
 

@@ -298,9 +298,9 @@ impl Checkpoint {
         })
     }
     /// Restores the state of a model, an optimiser and an average of weights, and returns the
-    /// trainer's own. The optimiser gets the states of its `own` parameters. Everything is checked, and uploaded, before the first of them changes: after
-    /// an error they are unchanged. `early` and `plateau` say whether the run has early stopping
-    /// and a plateau schedule.
+    /// trainer's own. The optimiser gets the states of its `own` parameters. Everything is checked,
+    /// and uploaded, before the first of them changes: after an error they are unchanged. `early`
+    /// and `plateau` say whether the run has early stopping and a plateau schedule.
     pub(super) fn restore<B: Backend>(
         &self,
         model: &dyn Module<B>,

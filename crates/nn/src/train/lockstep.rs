@@ -1,4 +1,4 @@
-//! The shards of a worker side by side, for layers that sum over all shards in the middle of a pass.
+//! The shards of a worker side by side, for layers that sum over all shards within a pass.
 //!
 //! Each shard runs in a thread, and one thread works at a time: until its next sum, or its end.
 //! Between two turns the step changes the model's random numbers and buffers to those of the next

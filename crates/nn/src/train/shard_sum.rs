@@ -81,8 +81,8 @@ impl<B: Backend> SlotSums<B> {
         self.slots.iter().zip(self.counts[1..].iter().copied())
     }
 
-    /// The sums over the shards of all workers, from those of this one. Of the first slots, those of
-    /// `shares`, each worker gets its own share only.
+    /// The sums over the shards of all workers, from those of this one. Of the first slots,
+    /// those of `shares`, each worker gets its own share only.
     pub(super) fn of_all(
         group: &Group,
         runs: Runs,
