@@ -1,5 +1,5 @@
 //! `Lbfgs`: the limited-memory method of Broyden, Fletcher, Goldfarb and Shanno (Nocedal 1980; Liu
-//! and Nocedal 1989), with PyTorch's settings, tests and line search.
+//! and Nocedal 1989), with PyTorch's settings and tests for an end.
 //!
 //! A step evaluates its objective as often as it needs, so it takes a closure and is no
 //! [`super::Optimizer`]. All parameters are one vector, on one device; what a step decides by is
