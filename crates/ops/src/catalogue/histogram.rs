@@ -45,9 +45,8 @@ fn edges<V: Value>(flat: &V, n: usize, range: Option<(f64, f64)>) -> Result<V> {
 }
 
 /// How many elements of `x`, a float tensor, lie in each part, or the sum of their `weight`;
-/// divided
-/// by their sum and the part's width if `density`. A part has its lower end, the last one both.
-/// Returns that and the edges, in the dtype of `x`.
+/// divided by their sum and the part's width if `density`. A part has its lower end, the last one
+/// both. Returns that and the edges, in the dtype of `x`.
 ///
 /// # Errors
 /// `InvalidArgument` if there are no bins, or a range is not finite and ascending; `ShapeMismatch`
