@@ -1,5 +1,5 @@
-//! The commands of the program `elinvar`. A package of its own, because one with settings of its own
-//! (it is compiled for size) cannot be stripped as a program, and because a library is compiled
+//! The commands of the program `elinvar`. A package of its own, because one with settings of its
+//! own (it is compiled for size) cannot be stripped as a program, and because a library is compiled
 //! beside its dependencies, where a program waits for all of them.
 
 mod args;

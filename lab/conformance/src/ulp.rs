@@ -1,9 +1,9 @@
 //! The errors of the elementary functions, measured over every `f32` there is.
 //!
 //! The oracle is the same function in f64 (the C library behind Rust's std, the `libm` crate where
-//! std has none, and where neither has the function, its own f64 form): its own error, below one f64 ULP, is 2^-29 of what is measured. An error is
-//! counted in ULP of the exact value: the spacing of the floats in its binade, or of the subnormals
-//! below the normal ones.
+//! std has none, and where neither has the function, its own f64 form): its own error, below one
+//! f64 ULP, is 2^-29 of what is measured. An error is counted in ULP of the exact value: the
+//! spacing of the floats in its binade, or of the subnormals below the normal ones.
 //!
 //! How it can be wrong: the oracle. An error that it shares with the function is not detected; so
 //! the f64 forms are also compared with a table computed in 300-bit arithmetic (`ulp_f64.txt`, by
@@ -397,8 +397,8 @@ mod tests {
         binary("atan2", math::atan2, f64::atan2, special_pairs().chain(random));
     }
 
-    /// The error of a 64-bit result in ULP, of `least` if it is larger; the exact value is the float `nearest` plus `rest` ULP
-    /// of it.
+    /// The error of a 64-bit result in ULP, of `least` if it is larger; the exact value is the
+    /// float `nearest` plus `rest` ULP of it.
     fn error_64(got: f64, nearest: f64, rest: f64, least: f64) -> f64 {
         let ulp = |v: f64| {
             let exponent = ((v.to_bits() >> 52) & 0x7ff).max(1);

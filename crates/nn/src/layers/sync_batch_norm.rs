@@ -12,8 +12,8 @@ use elinvar_ops::{Backend, Value};
 use elinvar_tensor::{Tensor, no_grad};
 
 /// PyTorch's `SyncBatchNorm.convert_sync_batchnorm`: all batch norms of a module take mean and
-/// variance over all gradient shards of a step ([`BatchNorm::sync`](super::BatchNorm::sync)). Returns
-/// how many there are.
+/// variance over all gradient shards of a step ([`BatchNorm::sync`](super::BatchNorm::sync)).
+/// Returns how many there are.
 pub fn convert_sync_batchnorm<B: Backend>(module: &dyn Module<B>) -> usize {
     let all = module.leaves().across;
     all.iter().for_each(|a| a.set(true));

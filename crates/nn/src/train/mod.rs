@@ -45,6 +45,7 @@ mod score;
 mod shard_sum;
 mod shards;
 mod source;
+mod state_shares;
 mod train_step;
 mod trainer;
 mod validation;

@@ -32,6 +32,26 @@ pub(super) struct Sharding {
     pub shares: Option<Shares>,
 }
 
+impl Sharding {
+    /// The parameters whose states this worker has.
+    pub(super) fn own_parameters<'m, B: Backend>(
+        &self,
+        model: &'m dyn Module<B>,
+    ) -> Vec<(String, &'m Param<B>)> {
+        let mut all = model.named_parameters();
+        if let Some(shares) = &self.shares {
+            let own = shares.of(self.group.rank());
+            all.truncate(own.end);
+            all.drain(..own.start);
+        }
+        all
+    }
+    /// Does this worker write?
+    pub(super) fn writes(&self) -> bool {
+        self.group.rank() == 0
+    }
+}
+
 /// What all shards of a step begin with.
 pub(super) struct Start<'m, B: Backend> {
     leaves: Leaves<'m, B>,

@@ -9,22 +9,17 @@
 //! How it can be wrong: a worker that makes fewer calls to the group than others, because it has
 //! nothing of its own. So all that decides about calls is known to every worker.
 
-use super::shards::Sharding;
 use super::train_step::{Clip, TrainStep};
-use super::trainer::Trainer;
-use super::{Checkpoint, Source};
+use crate::Module;
 use crate::optim::{
-    Named, Optimizer, OptimizerState, check_updated, clip_grad_value, norms, not_negative, of_norms,
-    scale_to, widest, with_gradients,
+    Named, Optimizer, check_updated, clip_grad_value, norms, not_negative, of_norms, scale_to, widest,
+    with_gradients,
 };
-use crate::{Module, Param, StateDict};
-use elinvar_core::{DType, Error, HostData, HostTensor, Result, Scalar, Shape};
+use elinvar_core::{DType, HostData, HostTensor, Result, Scalar, Shape};
 use elinvar_distributed::{Group, Shares};
-use elinvar_io as io;
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
 use elinvar_tensor::{Gradients, Tensor};
-use std::collections::BTreeMap;
 
 /// The shares of a step.
 pub(super) struct Zero<'z> {
@@ -32,26 +27,6 @@ pub(super) struct Zero<'z> {
     pub group: &'z Group,
     /// Has a parameter a gradient, on whichever worker?
     pub updated: &'z [bool],
-}
-
-impl Sharding {
-    /// The parameters whose states this worker has.
-    pub(super) fn own_parameters<'m, B: Backend>(
-        &self,
-        model: &'m dyn Module<B>,
-    ) -> Vec<(String, &'m Param<B>)> {
-        let mut all = model.named_parameters();
-        if let Some(shares) = &self.shares {
-            let own = shares.of(self.group.rank());
-            all.truncate(own.end);
-            all.drain(..own.start);
-        }
-        all
-    }
-    /// Does this worker write?
-    pub(super) fn writes(&self) -> bool {
-        self.group.rank() == 0
-    }
 }
 
 /// Is it so on any worker?
@@ -154,67 +129,5 @@ impl<B: Backend, M: Module<B>, D> TrainStep<'_, B, M, D> {
             scaler.update()?;
         }
         zero.gather(&parameters)
-    }
-}
-
-/// An optimiser's state as bytes.
-fn to_bytes(state: &OptimizerState) -> Result<Vec<u8>> {
-    let (tensors, groups) = state.to_tensors();
-    let mut bytes = vec![];
-    io::write_safetensors(&mut bytes, &tensors, &BTreeMap::from([(GROUPS.to_owned(), groups)]))?;
-    Ok(bytes)
-}
-
-fn from_bytes(bytes: &[u8]) -> Result<OptimizerState> {
-    let file = io::read_safetensors(&mut &bytes[..], bytes.len() as u64)?;
-    let tensors: StateDict = file.tensors.into_iter().collect();
-    OptimizerState::from_tensors(&tensors, file.metadata.get(GROUPS).map(String::as_str))
-}
-
-/// The key of an optimiser's groups beside its states.
-const GROUPS: &str = "groups";
-
-impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
-    /// The shares of the parameters, if each worker has one.
-    pub(super) fn shares(&self, group: &Group) -> Option<Shares> {
-        if !self.zero1 || group.size() == 1 {
-            return None;
-        }
-        let sizes: Vec<usize> = self.model.parameters().iter().map(|p| p.get().numel()).collect();
-        Some(Shares::balanced(&sizes, group.size()))
-    }
-    /// Has this worker a share of the optimiser's states only?
-    pub(super) fn has_share(&self) -> bool {
-        self.sharding.as_ref().is_some_and(|s| s.shares.is_some())
-    }
-    /// The parameters whose states this worker has.
-    pub(super) fn own_parameters(&self) -> Vec<(String, &Param<B>)> {
-        match &self.sharding {
-            Some(sharding) => sharding.own_parameters(self.model),
-            None => self.model.named_parameters(),
-        }
-    }
-    /// Drops the states of other workers' parameters, which the optimiser may have of a run before.
-    pub(super) fn keep_share(&mut self) -> Result<()> {
-        if !self.has_share() {
-            return Ok(());
-        }
-        let own = self.optimizer.state_of(&self.own_parameters(), &mut |x| x.to_host())?;
-        let only_states = OptimizerState { param_groups: vec![], ..own };
-        self.optimizer.load_state_dict(self.model, &only_states)
-    }
-    /// A checkpoint with the optimiser's state of all workers, for worker 0, and for all if asked
-    /// for; from one with that of this worker.
-    pub(super) fn with_all_states(&self, mut checkpoint: Checkpoint, for_all: bool) -> Result<Checkpoint> {
-        let Some(Sharding { group, shares: Some(_), .. }) = &self.sharding else { return Ok(checkpoint) };
-        if let Some(parts) = group.gather_bytes(to_bytes(checkpoint.optimizer())?, 0)? {
-            let parts = parts.iter().map(|bytes| from_bytes(bytes)).collect::<Result<Vec<_>>>()?;
-            checkpoint.set_optimizer(OptimizerState::merged(parts));
-        }
-        if !for_all {
-            return Ok(checkpoint);
-        }
-        let shared = Checkpoint::shared((group.rank() == 0).then_some(checkpoint), group)?;
-        shared.ok_or_else(|| Error::argument("train: worker 0 has given no checkpoint"))
     }
 }

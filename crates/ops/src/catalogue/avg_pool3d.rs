@@ -22,8 +22,6 @@ pub fn avg_pool3d<V: Value>(
     ceil_mode: bool,
     count_include_pad: bool,
 ) -> Result<V> {
-    autocast!("avg_pool3d", x =>
-        avg_pool3d(x, kernel_size, stride, padding, ceil_mode, count_include_pad));
     with_divisor(x, [kernel_size, stride, padding], ceil_mode, count_include_pad, None)
 }
 
@@ -38,8 +36,20 @@ pub fn with_divisor<V: Value>(
     count_include_pad: bool,
     divisor_override: Option<usize>,
 ) -> Result<V> {
-    let op = "avg_pool3d";
-    Given { op, axes: 3, kernel_size, stride, padding, dilation: &[1], ceil_mode, count_include_pad, divisor_override }.avg(x)
+    autocast!("avg_pool3d", x => with_divisor(
+        x, [kernel_size, stride, padding], ceil_mode, count_include_pad, divisor_override));
+    let given = Given {
+        op: "avg_pool3d",
+        axes: 3,
+        kernel_size,
+        stride,
+        padding,
+        dilation: &[1],
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+    };
+    given.avg(x)
 }
 
 /// By name: operand x; attributes kernel_size, stride, padding, ceil_mode, count_include_pad,

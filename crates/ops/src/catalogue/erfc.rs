@@ -1,4 +1,5 @@
-//! erfc: 1 - erf(x), with all its digits. Bound: `math::erfc`. The gradient is -2 / sqrt(pi) exp(-x^2).
+//! erfc: 1 - erf(x), with all its digits. Bound: `math::erfc`. The gradient is -2 / sqrt(pi)
+//! exp(-x^2).
 
 use super::erf::gauss;
 use crate::prelude::*;

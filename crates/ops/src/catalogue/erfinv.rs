@@ -1,4 +1,5 @@
-//! erfinv: the inverse of the error function. Infinite at -1 and 1, NaN outside. Bound: `math::erfinv`.
+//! erfinv: the inverse of the error function. Infinite at -1 and 1, NaN outside. Bound:
+//! `math::erfinv`.
 
 use crate::prelude::*;
 

@@ -5,8 +5,8 @@ use super::linalg::lu::solved_by;
 use super::linalg::{batched, check_square, eye, matrices, sizes};
 use crate::prelude::*;
 
-/// The inverses of the matrices of `x`, by LU factors with partial pivoting. A singular matrix gives
-/// infinities and NaN.
+/// The inverses of the matrices of `x`, by LU factors with partial pivoting. A singular matrix
+/// gives infinities and NaN.
 ///
 /// x: [.., n, n]   result: [.., n, n]
 ///

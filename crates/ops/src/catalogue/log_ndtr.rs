@@ -1,5 +1,5 @@
-//! log_ndtr: the logarithm of the normal distribution function. Bound: `math::log_ndtr`. The gradient is
-//! sqrt(2 / pi) / erfcx(-x / sqrt(2)).
+//! log_ndtr: the logarithm of the normal distribution function. Bound: `math::log_ndtr`. The
+//! gradient is sqrt(2 / pi) / erfcx(-x / sqrt(2)).
 
 use crate::prelude::*;
 

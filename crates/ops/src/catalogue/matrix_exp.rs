@@ -5,7 +5,8 @@ use super::linalg::{batched, check_floats, check_square, matrices, sizes};
 use crate::prelude::*;
 
 /// The sum over k of `x`^k / k!, for the matrices of `x`, by scaling and squaring. NaN for those
-/// whose columns have a sum of magnitudes above 2^16. Storage floats run in f32 and are rounded once.
+/// whose columns have a sum of magnitudes above 2^16. Storage floats run in f32 and are rounded
+/// once.
 ///
 /// x: [.., n, n]   result: [.., n, n]
 ///

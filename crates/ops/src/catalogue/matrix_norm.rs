@@ -28,12 +28,12 @@ impl MatrixOrd {
     }
 }
 
-/// The norm `ord` of the matrices in axes `dim` (rows, columns) of `x`. Storage floats run in f32 and
-/// are rounded once.
+/// The norm `ord` of the matrices in axes `dim` (rows, columns) of `x`. Storage floats run in f32
+/// and are rounded once.
 ///
 /// # Errors
-/// `InvalidArgument` if there are no such axes, they are one, there is no such norm, or it is that of
-/// the largest or smallest of nothing; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if there are no such axes, they are one, there is no such norm, or it is that
+/// of the largest or smallest of nothing; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
 pub fn matrix_norm<V: Value>(x: &V, ord: MatrixOrd, dim: [isize; 2], keepdim: bool) -> Result<V> {
     check_floats("matrix_norm", x)?;
     let axes = x.shape().axes("matrix_norm", &dim)?;

@@ -233,30 +233,8 @@ pub fn parts<V: Value>(
         if weights.add_zero_attn && i > 0 { pad(&y, &[0, 0, 0, 1], Mode::Constant(Scalar::Int(0))) } else { Ok(y) }
     };
     let (q, k, v) = (apart(&q, 0)?, apart(&k, 1)?, apart(&v, 2)?);
-    let added = (k.shape()[2] - s) as isize;
-    let mut mask = None;
-    if let Some(m) = attn_mask {
-        let to = if m.shape().rank() == 2 {
-            shaped("attn_mask", m, &[l, s])?;
-            Shape::new(&[1, 1, l, s])?
-        } else {
-            shaped("attn_mask", m, &[n * heads, l, s])?;
-            Shape::new(&[n, heads, l, s])?
-        };
-        mask = Some(reshape::to_shape(&additive(&wide(m)?, q.dtype())?, &to)?);
-    }
-    if let Some(m) = key_padding_mask {
-        shaped("key_padding_mask", m, &[n, s])?;
-        let m = reshape::to_shape(&additive(&wide(m)?, q.dtype())?, &Shape::new(&[n, 1, 1, s])?)?;
-        mask = Some(match mask {
-            None => m,
-            Some(other) => add(&other, &m)?,
-        });
-    }
-    // Nothing masks the keys that were added.
-    if added > 0 {
-        mask = mask.map(|m| pad(&m, &[0, added], Mode::Constant(Scalar::Int(0)))).transpose()?;
-    }
+    let added = k.shape()[2] - s;
+    let mask = mask(attn_mask, key_padding_mask, [n, heads, l, s, added], q.dtype(), &wide)?;
     let dropped = |p: &V| match weights.dropout {
         Some((probability, stream)) => dropout(p, probability, stream, true),
         None => Ok(p.clone()),
@@ -282,6 +260,40 @@ pub fn parts<V: Value>(
         (HeadWeights::None | HeadWeights::Averaged | HeadWeights::Each, _) => None,
     };
     Ok((y, seen))
+}
+
+/// Both masks as one that is added to scores, of n batches of `heads`, l queries, and s keys with
+/// `added` ones behind them, which nothing masks.
+fn mask<V: Value>(
+    attn_mask: Option<&V>,
+    key_padding_mask: Option<&V>,
+    [n, heads, l, s, added]: [usize; 5],
+    dtype: DType,
+    wide: &dyn Fn(&V) -> Result<V>,
+) -> Result<Option<V>> {
+    let mut mask = None;
+    if let Some(m) = attn_mask {
+        let to = if m.shape().rank() == 2 {
+            shaped("attn_mask", m, &[l, s])?;
+            Shape::new(&[1, 1, l, s])?
+        } else {
+            shaped("attn_mask", m, &[n * heads, l, s])?;
+            Shape::new(&[n, heads, l, s])?
+        };
+        mask = Some(reshape::to_shape(&additive(&wide(m)?, dtype)?, &to)?);
+    }
+    if let Some(m) = key_padding_mask {
+        shaped("key_padding_mask", m, &[n, s])?;
+        let m = reshape::to_shape(&additive(&wide(m)?, dtype)?, &Shape::new(&[n, 1, 1, s])?)?;
+        mask = Some(match mask {
+            None => m,
+            Some(other) => add(&other, &m)?,
+        });
+    }
+    if added == 0 {
+        return Ok(mask);
+    }
+    mask.map(|m| pad(&m, &[0, added as isize], Mode::Constant(Scalar::Int(0)))).transpose()
 }
 
 /// One sequence as a batch of one.

@@ -1,4 +1,5 @@
-//! ndtri: the inverse of the normal distribution function. NaN outside of 0..=1. Bound: `math::ndtri`.
+//! ndtri: the inverse of the normal distribution function. NaN outside of 0..=1. Bound:
+//! `math::ndtri`.
 
 use crate::prelude::*;
 

@@ -14,8 +14,8 @@ use crate::prelude::*;
 /// x: [.., m, n]   result: [.., n, m]
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no matrix, or not square and `hermitian`; `DTypeMismatch` if it is not of
-/// floats; `OutOfMemory`.
+/// `ShapeMismatch` if x is no matrix, or not square and `hermitian`; `DTypeMismatch` if it is not
+/// of floats; `OutOfMemory`.
 pub fn pinv<V: Value>(x: &V, atol: Option<f64>, rtol: Option<f64>, hermitian: bool) -> Result<V> {
     check_floats("pinv", x)?;
     widen([x], |[x]| of_wide(x, atol, rtol, hermitian))

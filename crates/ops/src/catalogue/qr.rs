@@ -24,8 +24,8 @@ pub enum QrMode {
 /// x: [.., m, n]   Q: [.., m, k]   R: [.., k, n], k = min(m, n), or m if complete
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no matrix; `DTypeMismatch` if it is not of f32 or f64; `OutOfMemory`. Its
-/// gradient is an `Autograd` error for a complete Q with m > n.
+/// `ShapeMismatch` if x is no matrix; `DTypeMismatch` if it is not of f32 or f64; `OutOfMemory`.
+/// Its gradient is an `Autograd` error for a complete Q with m > n.
 pub fn qr<V: Value>(x: &V, mode: QrMode) -> Result<(V, V)> {
     autocast!("qr", x => qr(x, mode));
     check("qr", x)?;

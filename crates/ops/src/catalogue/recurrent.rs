@@ -112,15 +112,19 @@ fn check<V: Value, C: Cell>(
     // The output is the first state.
     let sizes = [p, h];
     for (s, size) in states.into_iter().flatten().zip(sizes) {
-        let wanted = [weights.len(), n, size];
-        if s.shape()[..] != wanted {
-            return Err(Error::shape(format!(
-                "{op}: an initial state {} should have shape {wanted:?}: layers times directions, batch, state",
-                s.shape()
-            )));
-        }
+        check_state(op, *s, [weights.len(), n, size])?;
     }
     sizes[..C::STATES].iter().map(|&size| Shape::new(&[n, size])).collect()
+}
+
+fn check_state<V: Value>(op: &str, state: &V, wanted: [usize; 3]) -> Result<()> {
+    if state.shape()[..] == wanted {
+        return Ok(());
+    }
+    Err(Error::shape(format!(
+        "{op}: an initial state {} should have shape {wanted:?}: layers times directions, batch, state",
+        state.shape()
+    )))
 }
 
 /// Runs a network over all layers, directions and time steps: y, then the last states.

@@ -18,8 +18,8 @@ pub enum Segments<'a, V> {
 }
 
 impl<V: Value> Segments<'_, V> {
-    /// The length of each of the segments of `n` slices, for each index of the axes before; and their
-    /// number.
+    /// The length of each of the segments of `n` slices, for each index of the axes before; and
+    /// their number.
     fn lengths(self, before: &[usize], n: usize) -> Result<(Vec<usize>, usize)> {
         let (Segments::Lengths(t) | Segments::Offsets(t)) = self;
         let wrong = || {
@@ -76,8 +76,8 @@ impl<V: Value> Segments<'_, V> {
 /// x: [.., n, ..]   lengths: [.., segments], offsets: [.., segments + 1]   y: [.., segments, ..]
 ///
 /// # Errors
-/// `ShapeMismatch` if x is a scalar or the lengths have other axes before; `InvalidArgument` if the segments
-/// are not the whole axis; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if x is a scalar or the lengths have other axes before; `InvalidArgument` if the
+/// segments are not the whole axis; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn segment_reduce<V: Value>(
     x: &V,
     reduce: Reduce,
@@ -146,8 +146,8 @@ fn of_first<V: Value>(x: &V, reduce: Reduce, lengths: Vec<usize>, initial: Optio
     })
 }
 
-/// By name: operands x, and lengths or offsets; attributes reduce (sum, mean, max, min or prod), axis
-/// (absent: 0) and initial (null: none).
+/// By name: operands x, and lengths or offsets; attributes reduce (sum, mean, max, min or prod),
+/// axis (absent: 0) and initial (null: none).
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let segments = match a.optional("offsets") {
         Some(offsets) => Segments::Offsets(offsets),

@@ -17,8 +17,9 @@ methods! {
         |x| op::matrix_norm(x, ord, dim, keepdim);
     /// The exponentials of matrices.
     fn matrix_exp, try_matrix_exp() -> Tensor<B> = |x| op::matrix_exp(x);
-    /// L with L L^T = x, of symmetric positive definite matrices, whose lower triangle is read; with
-    /// `upper` its transpose, from the upper one. NaN from the first pivot on that is not positive.
+    /// L with L L^T = x, of symmetric positive definite matrices, whose lower triangle is read;
+    /// with `upper` its transpose, from the upper one. NaN from the first pivot on that is not
+    /// positive.
     fn cholesky, try_cholesky(upper: bool) -> Tensor<B> = |x| op::cholesky(x, upper);
     /// [`Tensor::cholesky`], and 0 or the number, from 1, of the first pivot that is not positive.
     fn cholesky_ex, try_cholesky_ex(upper: bool) -> (Tensor<B>, Tensor<B>) = |x| op::cholesky_ex(x, upper);
@@ -32,7 +33,8 @@ methods! {
     fn inv, try_inv() -> Tensor<B> = |x| op::inv(x);
     /// [`Tensor::inv`], and 0 or the number, from 1, of the first pivot that is 0.
     fn inv_ex, try_inv_ex() -> (Tensor<B>, Tensor<B>) = |x| op::inv_ex(x);
-    /// The pseudoinverses of matrices, by singular values above `atol` and `rtol` times the largest.
+    /// The pseudoinverses of matrices, by singular values above `atol` and `rtol` times the
+    /// largest.
     fn pinv, try_pinv(atol: Option<f64>, rtol: Option<f64>, hermitian: bool) -> Tensor<B> =
         |x| op::pinv(x, atol, rtol, hermitian);
     /// (LU, pivots): factors in one matrix, and with which row, from 1, each was exchanged.

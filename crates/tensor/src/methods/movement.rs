@@ -84,10 +84,12 @@ methods! {
     fn tril, try_tril(diagonal: impl Integer) -> Tensor<B> = |x| op::tril(x, diagonal.to_isize());
     /// Zero below the given diagonal of the last two axes.
     fn triu, try_triu(diagonal: impl Integer) -> Tensor<B> = |x| op::triu(x, diagonal.to_isize());
-    /// The rows and columns (i64, [2, n]) of the lower triangle of a matrix, on this tensor's device.
+    /// The rows and columns (i64, [2, n]) of the lower triangle of a matrix, on this tensor's
+    /// device.
     fn tril_indices, try_tril_indices(rows: usize, columns: usize, offset: impl Integer) -> Tensor<B> =
         |x| op::tril_indices(x, rows, columns, offset.to_isize());
-    /// The rows and columns (i64, [2, n]) of the upper triangle of a matrix, on this tensor's device.
+    /// The rows and columns (i64, [2, n]) of the upper triangle of a matrix, on this tensor's
+    /// device.
     fn triu_indices, try_triu_indices(rows: usize, columns: usize, offset: impl Integer) -> Tensor<B> =
         |x| op::triu_indices(x, rows, columns, offset.to_isize());
     /// A diagonal of two axes, as a new last axis. A view.

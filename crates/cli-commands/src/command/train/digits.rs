@@ -79,18 +79,7 @@ pub fn run(args: &TrainDigits, worker: &Worker, out: &mut dyn Write) -> Result<V
     if let Some(metrics) = &mut metrics {
         trainer = trainer.callback(Watch::new(metrics, &mut progress, steps));
     }
-    if let Some(half) = amp {
-        trainer = trainer.amp(half);
-    }
-    if args.run.capture {
-        trainer = trainer.capture();
-    }
-    if args.run.zero1 {
-        trainer = trainer.zero1();
-    }
-    if let Some(checkpoint) = run_dir.checkpoint.take() {
-        trainer = trainer.resume(checkpoint);
-    }
+    trainer = run_dir.applied(&args.run, amp, trainer);
     let from = run_dir.checkpoint_step;
     trainer.run(device)?;
     progress.finish();

@@ -7,8 +7,9 @@
 
 use crate::args::Run;
 use elinvar::distributed::Group;
-use elinvar::nn::train::{Checkpoint, Checkpoints};
-use elinvar::{Error, Result, io};
+use elinvar::nn::Module;
+use elinvar::nn::train::{Checkpoint, Checkpoints, Source, TensorBatch, Trainer};
+use elinvar::{Backend, DType, Error, Result, io};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -143,5 +144,29 @@ impl RunDir {
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.dir
+    }
+    /// A trainer with what the command line says of a step, which goes on from the checkpoint.
+    pub fn applied<'a, B: Backend, M: Module<B>, S: Source<B>>(
+        &mut self,
+        args: &Run,
+        amp: Option<DType>,
+        mut trainer: Trainer<'a, B, M, S>,
+    ) -> Trainer<'a, B, M, S>
+    where
+        S::Batch: TensorBatch<B>,
+    {
+        if let Some(half) = amp {
+            trainer = trainer.amp(half);
+        }
+        if args.capture {
+            trainer = trainer.capture();
+        }
+        if args.zero1 {
+            trainer = trainer.zero1();
+        }
+        match self.checkpoint.take() {
+            Some(checkpoint) => trainer.resume(checkpoint),
+            None => trainer,
+        }
     }
 }

@@ -101,18 +101,7 @@ pub fn run(args: &TrainText, worker: &Worker, out: &mut dyn Write) -> Result<Ver
         trainer =
             trainer.validate(|net: &Gpt2<Any>| evaluate_on(net, test, &NextToken, test_batches, device));
     }
-    if let Some(half) = amp {
-        trainer = trainer.amp(half);
-    }
-    if args.run.capture {
-        trainer = trainer.capture();
-    }
-    if args.run.zero1 {
-        trainer = trainer.zero1();
-    }
-    if let Some(checkpoint) = run_dir.checkpoint.take() {
-        trainer = trainer.resume(checkpoint);
-    }
+    trainer = run_dir.applied(&args.run, amp, trainer);
     let from = run_dir.checkpoint_step;
     let report = trainer.run(device)?;
     progress.finish();

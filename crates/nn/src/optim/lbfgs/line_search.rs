@@ -21,15 +21,15 @@ const C1: f64 = 1e-4;
 const C2: f64 = 0.9;
 /// Brackets below this are not divided further.
 const TOLERANCE_CHANGE: f64 = 1e-9;
-const MAX_LS: usize = 25;
 
 /// A place that fulfils the conditions, or the best one that was found, and the number of
-/// evaluations; from `start`, first at `t`.
+/// evaluations; from `start`, first at `t`, then at `most` others.
 pub(super) fn strong_wolfe<B: Backend>(
     evaluate: &mut dyn FnMut(f64) -> Result<(f64, Array<B>)>,
     start: Point<B>,
     t: f64,
     d: &Array<B>,
+    most: usize,
 ) -> Result<(Point<B>, usize)> {
     let mut evaluations = 0;
     let mut at = |t: f64| -> Result<Point<B>> {
@@ -46,7 +46,7 @@ pub(super) fn strong_wolfe<B: Backend>(
     let mut n = 0;
     // A bracket, or the place itself.
     let mut bracket = loop {
-        if n == MAX_LS {
+        if n == most {
             break (start.clone(), here);
         }
         if is_too_high(&here) || (n > 1 && here.loss >= before.loss) {
@@ -69,15 +69,15 @@ pub(super) fn strong_wolfe<B: Backend>(
     bracket = ordered(bracket);
     let (mut low, mut high) = bracket;
     let mut is_stuck = false;
-    while n < MAX_LS && (high.t - low.t).abs() * size >= TOLERANCE_CHANGE {
-        let (least, most) = (low.t.min(high.t), low.t.max(high.t));
+    while n < most && (high.t - low.t).abs() * size >= TOLERANCE_CHANGE {
+        let (left, right) = (low.t.min(high.t), low.t.max(high.t));
         let (first, second) = if low.t <= high.t { (&low, &high) } else { (&high, &low) };
-        let mut t = cubic(first, second, (least, most));
+        let mut t = cubic(first, second, (left, right));
         // A place at the end of a bracket hardly makes it smaller.
-        let margin = 0.1 * (most - least);
-        if (most - t).min(t - least) < margin {
-            if is_stuck || t >= most || t <= least {
-                t = if (t - most).abs() < (t - least).abs() { most - margin } else { least + margin };
+        let margin = 0.1 * (right - left);
+        if (right - t).min(t - left) < margin {
+            if is_stuck || t >= right || t <= left {
+                t = if (t - right).abs() < (t - left).abs() { right - margin } else { left + margin };
                 is_stuck = false;
             } else {
                 is_stuck = true;

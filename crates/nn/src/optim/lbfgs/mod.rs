@@ -1,5 +1,5 @@
 //! `Lbfgs`: the limited-memory method of Broyden, Fletcher, Goldfarb and Shanno (Nocedal 1980; Liu
-//! and Nocedal 1989), with PyTorch's settings and tests for an end.
+//! and Nocedal 1989), with PyTorch's settings, tests for an end and line search.
 //!
 //! A step evaluates its objective as often as it needs, so it takes a closure and is no
 //! [`super::Optimizer`]. All parameters are one vector, on one device; what a step decides by is
@@ -56,6 +56,7 @@ pub struct Lbfgs<B: Backend> {
     tolerance_change: f64,
     history_size: usize,
     line_search: LineSearch,
+    maximize: bool,
     kept: Option<Kept<B>>,
 }
 
@@ -96,6 +97,7 @@ impl<B: Backend> Lbfgs<B> {
             tolerance_change: 1e-9,
             history_size: 100,
             line_search: LineSearch::None,
+            maximize: false,
             kept: None,
         }
     }
@@ -133,6 +135,12 @@ impl<B: Backend> Lbfgs<B> {
     #[must_use]
     pub fn line_search(mut self, how: LineSearch) -> Self {
         self.line_search = how;
+        self
+    }
+    /// Goes up instead of down (default false).
+    #[must_use]
+    pub fn maximize(mut self, yes: bool) -> Self {
+        self.maximize = yes;
         self
     }
     /// The learning rate.
@@ -185,7 +193,8 @@ impl<B: Backend> Lbfgs<B> {
         let vector = Vector::of(parameters)?;
         let mut evaluate = || {
             let (loss, gradients) = closure()?;
-            Ok((vector::number(loss.array())?, vector.gradient(&gradients)?))
+            let (loss, g) = (vector::number(loss.array())?, vector.gradient(&gradients)?);
+            Ok(if self.maximize { (-loss, vector::scaled(&g, -1.0)?) } else { (loss, g) })
         };
         let (first, g) = evaluate()?;
         let mut kept = match self.kept.take() {
@@ -207,7 +216,7 @@ impl<B: Backend> Lbfgs<B> {
         kept.func_evals += 1;
         let result = self.iterate(&vector, &mut evaluate, &mut kept, (first, g));
         self.kept = Some(kept);
-        result.map(|()| first)
+        result.map(|()| if self.maximize { -first } else { first })
     }
 
     /// The iterations of a step, from this loss and gradient.
@@ -244,7 +253,13 @@ impl<B: Backend> Lbfgs<B> {
             match self.line_search {
                 LineSearch::StrongWolfe => {
                     let from = line_search::Point { t: 0.0, loss, slope, gradient: g };
-                    let (to, n) = line_search::strong_wolfe(&mut at, from, kept.t, &d)?;
+                    let (to, n) = line_search::strong_wolfe(
+                        &mut at,
+                        from,
+                        kept.t,
+                        &d,
+                        most.saturating_sub(evaluations),
+                    )?;
                     (kept.t, loss, g, made) = (to.t, to.loss, to.gradient, n);
                     vector.set(&vector::moved(&start, kept.t, &d)?)?;
                 }

@@ -60,6 +60,7 @@ impl<B: Backend> Lbfgs<B> {
             ("tolerance_change", self.tolerance_change.into()),
             ("history_size", self.history_size.into()),
             (LINE_SEARCH, search),
+            ("maximize", self.maximize.into()),
             ("params", Value::Array(params)),
         ];
         out.param_groups.push(settings.into_iter().map(|(k, v)| (k.to_owned(), v)).collect());
@@ -111,6 +112,7 @@ impl<B: Backend> Lbfgs<B> {
                 "tolerance_grad" => self.tolerance_grad = number()?,
                 "tolerance_change" => self.tolerance_change = number()?,
                 "history_size" => self.history_size = count()?,
+                "maximize" => self.maximize = v.as_bool().ok_or_else(wrong)?,
                 LINE_SEARCH => {
                     self.line_search = match v {
                         Value::Null => LineSearch::None,

@@ -58,6 +58,7 @@ struct Row {
 
 /// `torch.optim.LBFGS([a, b], ..)`, with a closure that computes the same loss in float64.
 fn rows() -> Vec<Row> {
+    let search = |o: Lbfgs<B>| o.line_search(LineSearch::StrongWolfe);
     vec![
         Row {
             o: Lbfgs::new(0.1).max_iter(4),
@@ -65,6 +66,21 @@ fn rows() -> Vec<Row> {
             losses: &[20.75, 12.60039899536052, 8.533065463841524],
             calls: 12,
             want: [-1.1246023106875318, 0.8250846109624576, 1.8309422144464176],
+        },
+        Row {
+            o: search(Lbfgs::new(1.0).max_iter(6)),
+            steps: 2,
+            losses: &[20.75, 2.158261737924269],
+            calls: 15,
+            want: [0.3828610415737138, 0.016329474603307744, 0.015820028053438517],
+        },
+        // The oldest change is forgotten.
+        Row {
+            o: search(Lbfgs::new(0.5).max_iter(5).history_size(2)),
+            steps: 2,
+            losses: &[20.75, 4.34070609408721],
+            calls: 12,
+            want: [0.0840453255949527, -0.1751393980518925, -0.9361393570574699],
         },
         Row {
             o: Lbfgs::new(0.05).max_iter(50).max_eval(7),
@@ -104,6 +120,21 @@ fn it_finds_the_minimum_with_the_same_bits_on_every_device() {
     let reference = found::<B>(&D);
     assert!(reference.iter().all(|v| (f64::from_bits(*v) - 1.0).abs() < 1e-5), "{reference:?}");
     assert_eq!(found::<Cpu>(&CpuDevice::default()), reference);
+}
+
+#[test]
+fn up_is_down_of_the_negative() {
+    let (up, down) = (Valley::<B>::new(&D), Valley::new(&D));
+    let mut o = Lbfgs::new(1.0).line_search(LineSearch::StrongWolfe);
+    let (losses, _) = down.steps(&mut o.clone(), 2);
+    let negative = || {
+        let loss = -up.loss()?.0;
+        Ok((loss.clone(), loss.backward()))
+    };
+    o = o.maximize(true);
+    let got = [o.step(&up, negative).unwrap(), o.step(&up, negative).unwrap()];
+    assert_eq!(got.map(|v| -v).to_vec(), losses);
+    assert_eq!(up.values(), down.values());
 }
 
 #[test]

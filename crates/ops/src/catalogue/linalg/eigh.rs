@@ -51,8 +51,8 @@ impl Op for Eigh {
         let [values, rows] = parts(x[0], self.upper)?;
         Ok(Outputs::from_iter([values, turned(&rows)?.contiguous()?]))
     }
-    /// V (diag(gL) + (V^T gV - gV^T V) / (2 E)) V^T, with `E[i, j] = l[j] - l[i]`, 1 on the diagonal:
-    /// symmetric, whichever triangle is read.
+    /// V (diag(gL) + (V^T gV - gV^T V) / (2 E)) V^T, with `E[i, j] = l[j] - l[i]`, 1 on the
+    /// diagonal: symmetric, whichever triangle is read.
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let (l, v) = (c.y(0), c.y(1));
         let n = l.shape()[1];

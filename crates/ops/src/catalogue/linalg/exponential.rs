@@ -55,8 +55,8 @@ impl Map<4> for Terms {
 }
 compile_map! { 4 Terms; }
 
-/// The terms of exp beyond which they are below the rounding of numbers near 1, for norms of at most
-/// 1: 1/12! and 1/20!.
+/// The terms of exp beyond which they are below the rounding of numbers near 1, for norms of at
+/// most 1: 1/12! and 1/20!.
 fn terms(dtype: DType) -> usize {
     if dtype == DType::F64 { 20 } else { 12 }
 }

@@ -157,7 +157,7 @@ impl Op for LuFactor {
         let pivots = all.pivots()?;
         Ok(Outputs::from_iter([all.lu, pivots, all.order]))
     }
-    /// With k = min(m, n), L1 and U1 the first k rows and columns, and what lies beyond them as L2
+    /// With k = min(m, n), L1 and U1 the first k rows and columns, and those beyond them as L2
     /// and U2: the gradient by the first k rows and columns is L1^-T P U1^-T, with P the strictly
     /// lower triangle of L1^T gL1 - gU2 U2^T and the upper one of gU1 U1^T - L2^T gL2; by the rows
     /// beyond it is gL2 U1^-T, by the columns L1^-T gU2.
