@@ -5,7 +5,7 @@
 //! those that the page names; which calls an op makes is the same on all.
 
 use crate::test::Outcome;
-use crate::{cuda, program, root};
+use crate::{cuda, program, rocm, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -15,7 +15,10 @@ const OP: &str = "op";
 /// The last column's title, in each table that is printed.
 const REFERENCE: &str = "reference";
 
-/// Compares the page with what the program prints, with the emulated CUDA device.
+/// The card of AMD's that is emulated for the page.
+const AMD_ARCH: &str = "gfx942";
+
+/// Compares the page with what the program prints, with the emulated devices of CUDA and ROCm.
 pub fn check() -> Outcome {
     match differences_from_page() {
         Ok(all) if all.is_empty() => Outcome::Passed,
@@ -40,7 +43,8 @@ fn differences_from_page() -> Result<Vec<String>, String> {
 
 fn printed(args: &[&str]) -> Result<String, String> {
     // With WebGPU, which is off by default.
-    let o = program::lab_with_all_features()?.args(args).envs(cuda::emulated()?).output();
+    let mut lab = program::lab_with_all_features()?;
+    let o = lab.args(args).envs(cuda::emulated()?).envs(rocm::emulated(AMD_ARCH)?).output();
     let o = o.map_err(|e| format!("elinvar-lab did not start: {e}"))?;
     match o.status.success() {
         true => Ok(String::from_utf8_lossy(&o.stdout).into_owned()),
