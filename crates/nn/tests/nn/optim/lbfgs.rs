@@ -128,8 +128,9 @@ fn up_is_down_of_the_negative() {
     let mut o = Lbfgs::new(1.0).line_search(LineSearch::StrongWolfe);
     let (losses, _) = down.steps(&mut o.clone(), 2);
     let negative = || {
-        let loss = -up.loss()?.0;
-        Ok((loss.clone(), loss.backward()))
+        let (loss, mut gradients) = up.loss()?;
+        gradients.scale(-1.0)?;
+        Ok((-loss.detach(), gradients))
     };
     o = o.maximize(true);
     let got = [o.step(&up, negative).unwrap(), o.step(&up, negative).unwrap()];
