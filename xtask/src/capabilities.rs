@@ -5,7 +5,7 @@
 //! those that the page names; which calls an op makes is the same on all.
 
 use crate::test::Outcome;
-use crate::{cuda, program, rocm, root};
+use crate::{cuda, program, rocm, root, vulkan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -44,7 +44,12 @@ fn differences_from_page() -> Result<Vec<String>, String> {
 fn printed(args: &[&str]) -> Result<String, String> {
     // With WebGPU, which is off by default.
     let mut lab = program::lab_with_all_features()?;
-    let o = lab.args(args).envs(cuda::emulated()?).envs(rocm::emulated(AMD_ARCH)?).output();
+    let o = lab
+        .args(args)
+        .envs([vulkan::UNOPTIMIZED])
+        .envs(cuda::emulated()?)
+        .envs(rocm::emulated(AMD_ARCH)?)
+        .output();
     let o = o.map_err(|e| format!("elinvar-lab did not start: {e}"))?;
     match o.status.success() {
         true => Ok(String::from_utf8_lossy(&o.stdout).into_owned()),

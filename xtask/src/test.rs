@@ -71,10 +71,11 @@ pub fn test() -> ExitCode {
     // The tests of the GPU backend, which ran before, are skipped by themselves without a device.
     step("vulkan", &|| vulkan::there().unwrap_or_else(vulkan_on_golden));
     step("vulkan, random calls", &|| {
-        vulkan::there().unwrap_or_else(|| conformance("vulkan:0", &["--random", "10"], &[]))
+        vulkan::there()
+            .unwrap_or_else(|| conformance("vulkan:0", &["--random", "10"], &[vulkan::UNOPTIMIZED]))
     });
     step("vulkan, validated", &|| {
-        let watched = || conformance("vulkan:0", &[], &[(vulkan::VALIDATE, "1")]);
+        let watched = || conformance("vulkan:0", &[], &[(vulkan::VALIDATE, "1"), vulkan::UNOPTIMIZED]);
         vulkan::there().or_else(vulkan::layer).unwrap_or_else(watched)
     });
     step("vulkan, kernels watched", &|| vulkan::there().or_else(vulkan::layer).unwrap_or_else(watch_kernels));
@@ -181,7 +182,7 @@ fn emulated<const N: usize>(
 
 fn vulkan_on_golden() -> Outcome {
     match golden() {
-        Ok(dir) => in_parts("vulkan:0", &["--golden", &dir.to_string_lossy()], &[]),
+        Ok(dir) => in_parts("vulkan:0", &["--golden", &dir.to_string_lossy()], &[vulkan::UNOPTIMIZED]),
         Err(outcome) => outcome,
     }
 }

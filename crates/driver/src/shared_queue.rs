@@ -57,6 +57,7 @@ macro_rules! shared_queue {
 pub(crate) use shared_queue;
 
 /// Copies of such a driver, to and from memory that host and device see.
+#[cfg(not(target_arch = "wasm32"))]
 macro_rules! pinned_transfers {
     () => {
         fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
@@ -73,5 +74,6 @@ macro_rules! pinned_transfers {
         }
     };
 }
+#[cfg(not(target_arch = "wasm32"))]
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use pinned_transfers;
