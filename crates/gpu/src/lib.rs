@@ -58,6 +58,7 @@ pub struct Gpu<D>(PhantomData<fn() -> D>);
 #[cfg(not(target_arch = "wasm32"))]
 pub type Cuda = Gpu<elinvar_driver::Cuda>;
 /// The backend of AMD's devices, by HIP.
+#[cfg(not(target_arch = "wasm32"))]
 pub type Rocm = Gpu<elinvar_driver::Hip>;
 /// The backend of Vulkan's devices.
 #[cfg(not(target_arch = "wasm32"))]
