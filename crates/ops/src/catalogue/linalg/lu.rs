@@ -8,40 +8,58 @@ use super::triangular::{self, solved, solved_right};
 use super::{LEAF, assembled, block, half, numbers, product, rows_of, turned};
 use crate::array;
 use crate::catalogue::{
-    abs, add, argmax, argsort, concat, gather, narrow, neg, reshape, sub, tril, triu, view,
+    abs, add, argmax, argsort, concat, eq, gather, narrow, neg, reshape, sub, tril, triu, view,
 };
 use crate::int::Int;
 use crate::prelude::*;
+use crate::value::cast;
 
-/// Element 0 becomes p, and element p becomes 0; the others stay: operands 0, 1, .. and p.
+/// Row i of what an exchange of row 0 and row p leaves, if it is not row 0: operands are its
+/// element, that of row 0, i and p.
 #[derive(Clone, Copy, Debug)]
 struct Exchange;
 
-impl IntMap<2> for Exchange {
+impl IntMap<4> for Exchange {
     const NAME: &'static str = "lu_exchange";
     #[inline(always)]
-    fn int<I: Int>(&self, [i, p]: [I; 2]) -> I {
-        let zero = I::lit(0);
-        I::select(i.eq(zero), p, I::select(i.eq(p), zero, i))
+    fn int<I: Int>(&self, [x, first, i, p]: [I; 4]) -> I {
+        I::select(i.eq(p), first, x)
     }
 }
-compile_int_map! { 2 Exchange; }
+compile_int_map! { 4 Exchange; }
 
-/// One step of elimination, of elements x with factor column c, pivot row u and pivot p; `at` is
-/// negative in columns that are done, and 0 in that of the pivot.
+/// Factors of the rows below a pivot: operands are the pivot's column, its element in row 0, the
+/// pivot, and 1 in the row that row 0 is exchanged with.
+#[derive(Clone, Copy, Debug)]
+struct Factor;
+
+impl Map<4> for Factor {
+    const NAME: &'static str = "lu_factor_column";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, first, pivot, exchanged]: [L; 4]) -> L {
+        let zero = L::lit(0.0);
+        let x = L::select(exchanged.eq(zero), x, first);
+        L::select(pivot.eq(zero), zero, x / pivot)
+    }
+}
+compile_map! { 4 Factor; }
+
+/// One step of elimination: operands are the elements below row 0, those of row 0 and of the
+/// pivot's row, the factors, 1 in the row that row 0 is exchanged with, and what is negative in
+/// columns that are done, and 0 in that of the pivot.
 #[derive(Clone, Copy, Debug)]
 struct Eliminate;
 
-impl Map<5> for Eliminate {
+impl Map<6> for Eliminate {
     const NAME: &'static str = "lu_step";
     #[inline(always)]
-    fn lane<L: Lane>(&self, [x, c, u, p, at]: [L; 5]) -> L {
+    fn lane<L: Lane>(&self, [x, first, u, l, exchanged, at]: [L; 6]) -> L {
         let zero = L::lit(0.0);
-        let l = L::select(p.eq(zero), zero, c / p);
+        let x = L::select(exchanged.eq(zero), x, first);
         L::select(at.lt(zero), x, L::select(at.eq(zero), l, (-l).fma(u, x)))
     }
 }
-compile_map! { 5 Eliminate; }
+compile_map! { 6 Eliminate; }
 
 /// Factors of [b, m, n].
 pub(super) struct Factors<B: Backend> {
@@ -105,21 +123,34 @@ fn small<B: Backend>(a: &Array<B>) -> Result<Factors<B>> {
         let left = m - k;
         let column = reshape::to_shape(&abs(&block(&x, 0..left, k..k + 1)?)?, &Shape::new(&[b, left])?)?;
         let p = argmax(&column, Some(1), true)?;
+        pivots.push((p.clone(), k));
+        let row = ordered(&x, &p)?;
+        orders.push(gather(&order, 1, &p)?);
         if left > 1 {
-            let index = array::map_int(&Exchange, [&narrow(&counted, 0, 0, left)?, &p])?;
-            x = ordered(&x, &index)?;
-            order = gather(&order, 1, &index)?;
-        }
-        pivots.push((p, k));
-        done.push(rows_of(&x, 0..1)?);
-        orders.push(places(&order, 0, 1)?);
-        if left > 1 {
-            let below = rows_of(&x, 1..left)?;
+            let number = narrow(&counted, 0, 1, left - 1)?;
+            order = array::map_int(
+                &Exchange,
+                [&places(&order, 1, left - 1)?, &places(&order, 0, 1)?, &number, &p],
+            )?;
+            let exchanged = cast(&eq(&number, &p)?, a.dtype())?;
+            let exchanged = reshape::to_shape(&exchanged, &Shape::new(&[b, left - 1, 1])?)?;
             let at = narrow(&at, 0, (n - k) as isize, n)?;
-            let (column, pivot) = (block(&x, 1..left, k..k + 1)?, block(&x, 0..1, k..k + 1)?);
-            x = array::map(&Eliminate, [&below, &column, &rows_of(&x, 0..1)?, &pivot, &at])?;
-            order = places(&order, 1, left - 1)?;
+            let (own, below) = (k..k + 1, 1..left);
+            let l = array::map(
+                &Factor,
+                [
+                    &block(&x, below.clone(), own.clone())?,
+                    &block(&x, 0..1, own.clone())?,
+                    &block(&row, 0..1, own)?,
+                    &exchanged,
+                ],
+            )?;
+            x = array::map(
+                &Eliminate,
+                [&rows_of(&x, below)?, &rows_of(&x, 0..1)?, &row, &l, &exchanged, &at],
+            )?;
         }
+        done.push(row);
     }
     if m > n {
         done.push(x);
