@@ -36,8 +36,18 @@ pub fn with_divisor<V: Value>(
     count_include_pad: bool,
     divisor_override: Option<usize>,
 ) -> Result<V> {
-    let op = "avg_pool2d";
-    Given { op, axes: 2, kernel_size, stride, padding, dilation: &[1], ceil_mode, count_include_pad, divisor_override }.avg(x)
+    let given = Given {
+        op: "avg_pool2d",
+        axes: 2,
+        kernel_size,
+        stride,
+        padding,
+        dilation: &[1],
+        ceil_mode,
+        count_include_pad,
+        divisor_override,
+    };
+    given.avg(x)
 }
 
 /// By name: operand x; attributes kernel_size, stride, padding, ceil_mode, count_include_pad,

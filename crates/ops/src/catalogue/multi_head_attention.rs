@@ -163,7 +163,8 @@ pub fn parts<V: Value>(
             let some = |v: Option<&V>| v.map(|v| casts.on(v)).transpose();
             let [query, key, value] = [casts.on(query)?, casts.on(key)?, casts.on(value)?];
             let proj = weights.proj.map(|w| casts.on(w));
-            let [q, k, v] = &proj.into_iter().collect::<Result<Vec<_>>>()?[..] else { unreachable!("three parts") };
+            let proj = proj.into_iter().collect::<Result<Vec<_>>>()?;
+            let [q, k, v] = &proj[..] else { unreachable!("three parts") };
             let (in_bias, out_bias) = (some(weights.in_bias)?, some(weights.out_bias)?);
             let kv = weights.bias_kv.map(|[k, v]| Ok::<_, Error>([casts.on(k)?, casts.on(v)?])).transpose()?;
             let all = MhaParts {
@@ -207,7 +208,8 @@ pub fn parts<V: Value>(
     let [_, ek, ev] = weights.proj.map(features);
     shaped("key (its batch first)", &k, &[n, s, ek])?;
     shaped("value (its batch first)", &v, &[n, s, ev])?;
-    for ((name, w), size) in ["q_proj_weight", "k_proj_weight", "v_proj_weight"].iter().zip(weights.proj).zip([e, ek, ev]) {
+    let names = ["q_proj_weight", "k_proj_weight", "v_proj_weight"];
+    for ((name, w), size) in names.iter().zip(weights.proj).zip([e, ek, ev]) {
         shaped(name, w, &[e, size])?;
     }
     for (name, b) in ["bias_k", "bias_v"].iter().zip(weights.bias_kv.into_iter().flatten()) {
