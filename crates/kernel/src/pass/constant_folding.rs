@@ -8,12 +8,12 @@ use super::renumber;
 use super::replacement::Replacements;
 use crate::arith;
 use crate::ir::{Binary, Constant, Inst, Kernel, Op, Region, Scalar, Type, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Folds constants.
 pub fn constant_fold(k: &mut Kernel) {
     let types = k.values.clone();
-    let mut f = ConstantFolding { types, known: HashMap::new(), replacements: Replacements::default() };
+    let mut f = ConstantFolding { types, known: FxHashMap::default(), replacements: Replacements::default() };
     f.region(&mut k.body);
     k.values = f.types;
     renumber(k);
@@ -22,7 +22,7 @@ pub fn constant_fold(k: &mut Kernel) {
 struct ConstantFolding {
     types: Vec<Type>,
     /// Values that are one number, or a vector of the same number.
-    known: HashMap<Value, Constant>,
+    known: FxHashMap<Value, Constant>,
     replacements: Replacements,
 }
 

@@ -5,19 +5,19 @@
 use super::renumber;
 use super::replacement::Replacements;
 use crate::ir::{Kernel, Op, Region, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
 /// Shares what is the same.
 pub fn cse(k: &mut Kernel) {
-    let mut s = Cse { known: HashMap::new(), replacements: Replacements::default() };
+    let mut s = Cse { known: FxHashMap::default(), replacements: Replacements::default() };
     s.region(&mut k.body);
     renumber(k);
 }
 
 struct Cse {
     /// What pure instructions in sight gave.
-    known: HashMap<Rc<Op>, Value>,
+    known: FxHashMap<Rc<Op>, Value>,
     replacements: Replacements,
 }
 

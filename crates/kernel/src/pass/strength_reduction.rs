@@ -6,18 +6,18 @@
 use super::lower::{Rewrite, Writer};
 use super::renumber;
 use crate::ir::{Binary, Constant, Inst, Kernel, Op, Scalar, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// Divides by shifts.
 pub fn strength_reduce(k: &mut Kernel) {
     let w = Writer::new(std::mem::take(&mut k.values));
-    StrengthReduction { known: HashMap::new(), w }.rewrite(k);
+    StrengthReduction { known: FxHashMap::default(), w }.rewrite(k);
     renumber(k);
 }
 
 struct StrengthReduction {
     /// Values that are one number, or a vector of the same number.
-    known: HashMap<Value, Constant>,
+    known: FxHashMap<Value, Constant>,
     w: Writer,
 }
 
