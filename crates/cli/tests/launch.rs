@@ -70,11 +70,18 @@ fn one_hash_for_any_number_of_workers() {
             assert!(file("many") == file("alone"), "{name} differs");
         }
     }
-    let zero = [&["launch", "-n", "3", "--"][..], &train(&["--quiet", "--zero1", "--out", "zero"])].concat();
+    let zero = train(&["--quiet", "--zero1", "--bucket-bytes", "4096", "--out", "zero"]);
+    let zero = [&["launch", "-n", "3", "--"][..], &zero].concat();
     assert_eq!(hash(&program(&zero, dir.path()).output().unwrap()), want, "parted states");
     // Devices of one process.
     let args = train(&["--quiet", "--out", "devices", "--device", "cpu,cpu,cpu"]);
     assert_eq!(hash(&program(&args, dir.path()).output().unwrap()), want);
+}
+
+/// How often a worker is killed.
+fn kills() -> usize {
+    let text = std::env::var("ELINVAR_TEST_KILLS");
+    text.map_or(3, |n| n.parse().expect("ELINVAR_TEST_KILLS is a number"))
 }
 
 /// A worker is killed, another number of workers goes on.
@@ -82,8 +89,11 @@ fn one_hash_for_any_number_of_workers() {
 fn a_worker_that_is_killed_ends_the_others_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let want = alone(dir.path());
-    for (k, victim) in [1, 0, 2].into_iter().enumerate() {
-        let out: &'static str = ["run0", "run1", "run2"][k];
+    for k in 0..kills() {
+        // Each of the three among the first three kills; the same on every run of the test.
+        let number = (k as u64 + 3).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let (victim, delay) = ((number >> 40) as usize % 3, (number >> 20) % 60);
+        let out: &'static str = format!("run{k}").leak();
         let args = || train(&["--quiet", "--checkpoint-steps", "1", "--out", out]);
         let mut workers = start(3, dir.path(), |_| args());
         let file = dir.path().join(out).join("checkpoint.safetensors");
@@ -91,7 +101,7 @@ fn a_worker_that_is_killed_ends_the_others_and_nothing_is_lost() {
         while !file.exists() && begin.elapsed() < Duration::from_secs(60) {
             thread::sleep(Duration::from_millis(5));
         }
-        thread::sleep(Duration::from_millis(30 * k as u64));
+        thread::sleep(Duration::from_millis(delay));
         workers[victim].kill().unwrap();
         let since = Instant::now();
         for (rank, (code, said)) in ended(workers).into_iter().enumerate() {
@@ -102,10 +112,30 @@ fn a_worker_that_is_killed_ends_the_others_and_nothing_is_lost() {
             }
         }
         assert!(since.elapsed() < Duration::from_secs(30));
-        let n = ["1", "2", "4"][k];
+        let n = ["1", "2", "4"][k % 3];
         let resume = ["launch", "-n", n, "--", "train", "digits", "--quiet", "--resume", "--out", out];
         assert_eq!(hash(&program(&resume, dir.path()).output().unwrap()), want, "{out}");
     }
+}
+
+/// A worker on the processor and one on a GPU, whose batch norm is over all shards.
+#[test]
+fn a_processor_and_a_gpu_share_a_training() {
+    let dir = tempfile::tempdir().unwrap();
+    let devices = program(&["devices"], dir.path()).output().unwrap();
+    if !String::from_utf8_lossy(&devices.stdout).lines().any(|l| l.starts_with("vulkan:0")) {
+        println!("SKIPPED: no Vulkan device; Debian's package mesa-vulkan-drivers has one");
+        return;
+    }
+    let cnn = ["--quiet", "--model", "cnn", "--sync-batch-norm", "--batch", "512"];
+    let run = |out: &'static str, device: &'static str| {
+        let args = [&["train", "digits", "--epochs", "1", "--shards", "8"][..], &cnn].concat();
+        let args = [&args[..], &["--out", out, "--device", device]].concat();
+        hash(&program(&args, dir.path()).output().unwrap())
+    };
+    let want = run("alone", "cpu");
+    assert_eq!(run("mixed", "cpu,vulkan:0"), want);
+    assert_eq!(run("turned", "vulkan:0,cpu,cpu"), want);
 }
 
 /// The launcher ends all workers and says which one was the first.

@@ -13,6 +13,7 @@ use elinvar_core::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::env;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 /// How long a worker waits for another one, unless `ELINVAR_TIME_LIMIT` says otherwise: as long as
@@ -40,6 +41,8 @@ struct Link {
     /// None in a group of one, and after an error.
     transport: Option<Box<dyn Transport>>,
     by: String,
+    /// The only thread that may call, if there is such a rule.
+    thread: Option<ThreadId>,
     calls: u64,
     failed: Option<Error>,
     sent: Traffic,
@@ -58,7 +61,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         // A worker that panics is not expected to come to the end, nor are those that wait for it.
-        if std::thread::panicking()
+        if thread::panicking()
             && let Some(transport) = self.transport.take()
         {
             transport.abandon();
@@ -74,6 +77,7 @@ impl Group {
         limit: Duration,
         link: Option<Box<dyn Transport>>,
     ) -> Group {
+        let thread = link.as_ref().is_some_and(|t| !t.is_for_any_thread()).then(|| thread::current().id());
         Group {
             rank,
             size,
@@ -82,6 +86,7 @@ impl Group {
             link: Arc::new(Mutex::new(Link {
                 transport: link,
                 by: String::new(),
+                thread,
                 calls: 0,
                 failed: None,
                 sent: Traffic::default(),
@@ -166,6 +171,12 @@ impl Group {
             (Some(_), false) => link.by.clone(),
         }
     }
+    /// May other threads call than the one that has made the group? Not with an MPI library that
+    /// takes calls from one alone.
+    #[must_use]
+    pub fn is_for_any_thread(&self) -> bool {
+        self.lock().thread.is_none()
+    }
     /// What this worker has sent.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
@@ -200,6 +211,12 @@ impl Group {
         let link = &mut *link;
         if let Some(failed) = &link.failed {
             return Err(failed.clone());
+        }
+        if link.thread.is_some_and(|only| only != thread::current().id()) {
+            return Err(Error::unsupported(format!(
+                "distributed: {} takes calls only from the thread that has made the group",
+                link.by
+            )));
         }
         let head = Head { number: link.calls, call };
         link.calls += 1;
@@ -239,4 +256,50 @@ fn key(job: Option<&str>) -> [u8; 32] {
     digest.update(concat!("elinvar ", env!("CARGO_PKG_VERSION"), "\n"));
     digest.update(job.unwrap_or_default());
     digest.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use elinvar_core::ErrorKind;
+
+    /// A transport for one thread, as some MPI libraries are.
+    #[derive(Debug)]
+    struct OneThread(Local);
+
+    impl Transport for OneThread {
+        fn send(&mut self, to: usize, message: Vec<u8>) -> Result<()> {
+            self.0.send(to, message)
+        }
+        fn receive(&mut self, from: usize, until: Instant) -> Result<Vec<u8>> {
+            self.0.receive(from, until)
+        }
+        fn flush(&mut self, until: Instant) -> Result<()> {
+            self.0.flush(until)
+        }
+        fn library_sum(&mut self, x: &mut [f32]) -> Result<()> {
+            self.0.library_sum(x)
+        }
+        fn is_for_any_thread(&self) -> bool {
+            false
+        }
+        fn abandon(self: Box<Self>) {}
+    }
+
+    #[test]
+    fn calls_of_another_thread_than_a_library_takes_are_refused_and_harm_nothing() {
+        let (mut all, limit) = (Local::all(2), Duration::from_secs(20));
+        let other = Group::new(1, 2, 0, limit, all.pop().map(|l| Box::new(l) as Box<dyn Transport>));
+        let strict = all.pop().map(|l| Box::new(OneThread(l)) as Box<dyn Transport>);
+        let group = Group::new(0, 2, 0, limit, strict);
+        assert!(other.is_for_any_thread() && !group.is_for_any_thread());
+        thread::scope(|s| {
+            let elsewhere = s.spawn(|| group.barrier().unwrap_err()).join().unwrap();
+            assert_eq!(elsewhere.kind(), ErrorKind::Unsupported);
+            assert!(elsewhere.message().contains("only from the thread that has made the group"));
+            let waits = s.spawn(|| other.barrier());
+            group.barrier().unwrap();
+            waits.join().unwrap().unwrap();
+        });
+    }
 }

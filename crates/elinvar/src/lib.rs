@@ -55,9 +55,9 @@ pub use elinvar_ops::{Array, Backend, DeviceOf, Door, Value};
 pub use elinvar_reference::{Reference, ReferenceDevice};
 pub use elinvar_tensor::{
     Axes, Backward, Event, Generator, Gradients, Graph, HookHandle, Index, Integer, IntoPadding, MaybeAxes,
-    MaybeAxis, MaybeNumber, Operand, Pinned, Seed, Sizes, Stream, TensorData, Transfer, autocast,
-    autocast_dtype, autocast_off, backward, check_gradient, checkpoint, enable_grad, is_grad_enabled,
-    no_grad, numerical_gradient, step, try_autocast, try_run,
+    MaybeAxis, MaybeNumber, Operand, Pinned, Seed, Sizes, Stream, TensorData, Told, Transfer, autocast,
+    autocast_dtype, autocast_off, backward, backward_each, check_gradient, checkpoint, enable_grad,
+    is_grad_enabled, no_grad, numerical_gradient, step, try_autocast, try_run,
 };
 
 pub mod profile;

@@ -31,6 +31,7 @@ pub use random::Generator;
 pub use sizes::{Axes, Integer, MaybeAxes, MaybeAxis, Sizes};
 pub use stream::{Event, Pinned, Stream, Transfer};
 pub use tape::{
-    Backward, Gradients, Hook, Seed, backward, checkpoint, enable_grad, is_grad_enabled, no_grad,
+    Backward, Gradients, Hook, Seed, Told, backward, backward_each, checkpoint, enable_grad, is_grad_enabled,
+    no_grad,
 };
 pub use tensor::{HookHandle, Tensor};

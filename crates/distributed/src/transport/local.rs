@@ -52,5 +52,8 @@ impl Transport for Local {
     fn library_sum(&mut self, _: &mut [f32]) -> Result<()> {
         Err(Error::unsupported("distributed: only an MPI library has a sum of its own"))
     }
+    fn is_for_any_thread(&self) -> bool {
+        true
+    }
     fn abandon(self: Box<Self>) {}
 }

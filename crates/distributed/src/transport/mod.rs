@@ -32,6 +32,8 @@ pub trait Transport: Debug + Send {
     /// # Errors
     /// `Unsupported` if there is no library that sums.
     fn library_sum(&mut self, x: &mut [f32]) -> Result<()>;
+    /// May it be called from any thread, one at a time, and not only from the one that made it?
+    fn is_for_any_thread(&self) -> bool;
     /// Leaves without waiting for other workers: after an error, they may never come.
     fn abandon(self: Box<Self>);
 }

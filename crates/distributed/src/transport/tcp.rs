@@ -221,6 +221,9 @@ impl Transport for Tcp {
     fn library_sum(&mut self, _: &mut [f32]) -> Result<()> {
         Err(Error::unsupported("distributed: only an MPI library has a sum of its own"))
     }
+    fn is_for_any_thread(&self) -> bool {
+        true
+    }
     fn abandon(mut self: Box<Self>) {
         // What was sent may be what the others need to find the same error.
         let _ = self.flush(Instant::now() + LAST);

@@ -7,8 +7,9 @@
 //! How it can be wrong: a shard that makes other sums than its neighbours, and waits for ever. So
 //! all must come to a sum, or to the end, in the same round.
 
-use super::shard_sum::{Slot, SlotSums};
-use super::shards::{Pass, Passed, Shard, Sharding, Start, scaled};
+use super::pass::{Pass, Passed, scaled};
+use super::shard_sum::{Sent, Slot, SlotSums, Wire};
+use super::shards::{Shard, Sharding, Start};
 use super::train_step::TrainStep;
 use crate::Module;
 use crate::across::{Link, Term, Turn, in_shard};
@@ -16,7 +17,7 @@ use elinvar_core::{Error, Result};
 use elinvar_distributed::TreeSum;
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
-use elinvar_tensor::try_run;
+use elinvar_tensor::{Tensor, try_run};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -55,7 +56,8 @@ impl<B: Backend, M: Module<B>, D: Send> TrainStep<'_, B, M, D> {
                     }
                     let scaled =
                         |loss: &_| scaled(&mut scaler.lock().unwrap_or_else(PoisonError::into_inner), loss);
-                    let passes = || try_run(|| pass.run(&batch, scaled)).unwrap_or_else(Err);
+                    let passes =
+                        || try_run(|| pass.run(&batch, scaled, Tensor::try_backward)).unwrap_or_else(Err);
                     let passed = in_shard(Link { give, turns: begin }, passes);
                     // The result of one that was given up is of no use.
                     let _ = end.send(passed);
@@ -116,7 +118,7 @@ fn total<B: Backend>(
 ) -> Result<(Array<B>, usize)> {
     let all = match group.size() {
         1 => sums.root(SlotSums::plus)?.ok_or_else(|| Error::argument("train: a sum over no shards"))?,
-        _ => SlotSums::of_all(group, *runs, sums, None, device)?,
+        _ => Wire { group, runs: *runs, shares: None, device }.all(sums, Sent::new())?,
     };
     let (slot, _) = all.slots().next().ok_or_else(|| Error::argument("train: a sum of nothing"))?;
     Ok((slot.tensor()?.array().clone(), all.samples()))

@@ -2,11 +2,13 @@
 //! shards, and go through host memory otherwise. The bits are the same: a sum of two numbers is.
 
 use elinvar_core::{DType, Error, HostData, HostTensor, Result, Shape};
+use elinvar_distributed::tree::Node;
 use elinvar_distributed::{Group, Number, Runs, Shares, TreeSum};
 use elinvar_ops::array::Array;
 use elinvar_ops::catalogue::{add, mul};
 use elinvar_ops::{Backend, Value};
 use elinvar_tensor::Tensor;
+use std::collections::BTreeMap;
 
 /// A place for a tensor of which there are sums. Nothing is not zero: a sum with it has the other
 /// term's bits.
@@ -21,7 +23,7 @@ impl<B: Backend> Slot<B> {
     pub(super) fn new(shape: &Shape, dtype: DType, value: Option<Array<B>>) -> Self {
         Slot { shape: shape.clone(), dtype, value }
     }
-    fn plus(self, right: Slot<B>) -> Result<Slot<B>> {
+    pub(super) fn plus(self, right: Slot<B>) -> Result<Slot<B>> {
         if (&self.shape, self.dtype) != (&right.shape, right.dtype) {
             return Err(Error::shape(format!(
                 "train: a gradient shard has {} {} where another one has {} {}",
@@ -81,101 +83,122 @@ impl<B: Backend> SlotSums<B> {
         self.slots.iter().zip(self.counts[1..].iter().copied())
     }
 
-    /// The sums over the shards of all workers, from those of this one. Of the first slots,
-    /// those of `shares`, each worker gets its own share only.
-    pub(super) fn of_all(
-        group: &Group,
-        runs: Runs,
-        mine: TreeSum<Self>,
-        shares: Option<&Shares>,
-        device: &B::Device,
-    ) -> Result<SlotSums<B>> {
+    /// A slot, which has no value here from now on; it is counted as before.
+    pub(super) fn take(&mut self, slot: usize) -> Slot<B> {
+        let here = &mut self.slots[slot];
+        Slot { shape: here.shape.clone(), dtype: here.dtype, value: here.value.take() }
+    }
+}
+
+/// Sums over all workers that were made before the others: by slot; None if it is another worker's.
+pub(super) type Sent<B> = BTreeMap<usize, Option<Array<B>>>;
+
+/// How sums go over all workers.
+pub(super) struct Wire<'w, B: Backend> {
+    pub group: &'w Group,
+    pub runs: Runs,
+    /// Of the first slots each worker gets its own share only, if there are shares.
+    pub shares: Option<&'w Shares>,
+    pub device: &'w B::Device,
+}
+
+impl<B: Backend> Wire<'_, B> {
+    /// The sums over the shards of all workers, from those of this one, and from what was sent
+    /// before.
+    pub(super) fn all(&self, mine: TreeSum<SlotSums<B>>, sent: Sent<B>) -> Result<SlotSums<B>> {
         let nodes = mine.into_nodes();
-        let wire = Wire { group, runs };
         let n = nodes[0].1.counts.len();
-        let counts = wire.sum(&nodes, n, None, |one| Ok(one.counts.clone()))?;
+        let counts = self.sum(&nodes, n, None, |one| Ok(one.counts.clone()))?;
         let mut slots: Vec<Slot<B>> = nodes[0].1.slots.clone();
-        let shared = shares.map_or(0, Shares::total);
+        let shared = self.shares.map_or(0, Shares::total);
+        let is_there = |i: usize| counts.get(i + 1).is_some_and(|n| *n > 0);
         for (dtype, is_shared) in
             [DType::F32, DType::F64, DType::I64, DType::I32].into_iter().flat_map(|t| [(t, true), (t, false)])
         {
             let is_of = |i: usize| {
-                (i < shared) == is_shared
-                    && slots[i].dtype == dtype
-                    && counts.get(i + 1).is_some_and(|n| *n > 0)
+                (i < shared) == is_shared && slots[i].dtype == dtype && is_there(i) && !sent.contains_key(&i)
             };
             let of: Vec<usize> = (0..slots.len()).filter(|&i| is_of(i)).collect();
             if of.is_empty() {
                 continue;
             }
-            let length = |i: usize| if is_of(i) { slots[i].shape.numel() } else { 0 };
-            let cut = shares.filter(|_| is_shared).map(|shares| shares.elements(length));
-            let own = shares.filter(|_| is_shared).map(|shares| shares.of(group.rank()));
-            let n = of.iter().map(|&i| slots[i].shape.numel()).sum();
-            // -0 + x is x for every x, as nothing is.
-            macro_rules! all {
-                ($v:ident, $nothing:expr) => {{
-                    let flat = |one: &SlotSums<B>| {
-                        let mut all = Vec::with_capacity(n);
-                        for slot in of.iter().map(|&i| &one.slots[i]) {
-                            match slot
-                                .value
-                                .as_ref()
-                                .map(Array::to_host)
-                                .transpose()?
-                                .map(HostTensor::into_data)
-                            {
-                                Some(HostData::$v(x)) => all.extend_from_slice(&x),
-                                None => all.resize(all.len() + slot.shape.numel(), $nothing),
-                                Some(other) => {
-                                    return Err(Error::dtype(format!(
-                                        "train: a sum of {dtype} is {}",
-                                        other.dtype()
-                                    )));
-                                }
-                            }
-                        }
-                        Ok(all)
-                    };
-                    let sum = wire.sum(&nodes, n, cut.as_ref(), flat)?;
-                    let mut rest = &sum[..];
-                    for &i in &of {
-                        if own.as_ref().is_some_and(|own| !own.contains(&i)) {
-                            slots[i].value = None;
-                            continue;
-                        }
-                        let (here, more) = rest.split_at(slots[i].shape.numel());
-                        rest = more;
-                        let host = HostTensor::from_vec(here.to_vec(), slots[i].shape.clone())?;
-                        let device = slots[i].value.as_ref().map_or(device, Array::device).clone();
-                        slots[i].value = Some(Array::from_host(&device, host)?);
-                    }
-                }};
+            let some = |one: &SlotSums<B>| of.iter().map(|&i| one.slots[i].clone()).collect();
+            let nodes: Vec<_> = nodes.iter().map(|(node, one)| (*node, some(one))).collect();
+            for (i, sum) in of.iter().zip(self.slots(&of, &nodes)?) {
+                slots[*i].value = sum;
             }
-            match dtype {
-                DType::F32 => all!(F32, -0.0),
-                DType::F64 => all!(F64, -0.0),
-                DType::I64 => all!(I64, 0),
-                _ => all!(I32, 0),
-            }
+        }
+        for (i, sum) in sent {
+            slots[i].value = sum.filter(|_| is_there(i));
         }
         Ok(SlotSums { counts, slots })
     }
-}
 
-/// How sums of flat vectors are made.
-struct Wire<'g> {
-    group: &'g Group,
-    runs: Runs,
-}
-
-impl Wire<'_> {
-    fn sum<B: Backend, T: Number>(
+    /// The sums of slots of one dtype, in one message to each worker: these, in ascending order, of
+    /// each subtree of this worker. Either all have shares or none.
+    pub(super) fn slots(
         &self,
-        nodes: &[(elinvar_distributed::tree::Node, SlotSums<B>)],
+        of: &[usize],
+        nodes: &[(Node, Vec<Slot<B>>)],
+    ) -> Result<Vec<Option<Array<B>>>> {
+        let slots = &nodes[0].1;
+        let shares = self.shares.filter(|shares| of.first().is_some_and(|i| *i < shares.total()));
+        let length = |i: usize| of.binary_search(&i).map_or(0, |k| slots[k].shape.numel());
+        let cut = shares.map(|shares| shares.elements(length));
+        let own = shares.map(|shares| shares.of(self.group.rank()));
+        let is_here = |i: &usize| own.as_ref().is_none_or(|own| own.contains(i));
+        let n = slots.iter().map(|slot| slot.shape.numel()).sum();
+        let Some(dtype) = slots.first().map(|slot| slot.dtype) else { return Ok(vec![]) };
+        // -0 + x is x for every x, as nothing is.
+        macro_rules! all {
+            ($v:ident, $nothing:expr) => {{
+                let flat = |some: &Vec<Slot<B>>| {
+                    let mut all = Vec::with_capacity(n);
+                    for slot in some {
+                        let host = slot.value.as_ref().map(Array::to_host).transpose()?;
+                        match host.map(HostTensor::into_data) {
+                            Some(HostData::$v(x)) => all.extend_from_slice(&x),
+                            None => all.resize(all.len() + slot.shape.numel(), $nothing),
+                            Some(other) => {
+                                return Err(Error::dtype(format!(
+                                    "train: a sum of {dtype} is {}",
+                                    other.dtype()
+                                )));
+                            }
+                        }
+                    }
+                    Ok(all)
+                };
+                let sum = self.sum(nodes, n, cut.as_ref(), flat)?;
+                let mut rest = &sum[..];
+                let mut one = |(i, slot): (&usize, &Slot<B>)| {
+                    if !is_here(i) {
+                        return Ok(None);
+                    }
+                    let (here, more) = rest.split_at(slot.shape.numel());
+                    rest = more;
+                    let host = HostTensor::from_vec(here.to_vec(), slot.shape.clone())?;
+                    let device = slot.value.as_ref().map_or(self.device, Array::device);
+                    Array::from_host(device, host).map(Some)
+                };
+                of.iter().zip(slots).map(&mut one).collect()
+            }};
+        }
+        match dtype {
+            DType::F32 => all!(F32, -0.0),
+            DType::F64 => all!(F64, -0.0),
+            DType::I64 => all!(I64, 0),
+            _ => all!(I32, 0),
+        }
+    }
+
+    /// The sum of flat vectors.
+    fn sum<S, T: Number>(
+        &self,
+        nodes: &[(Node, S)],
         n: usize,
         cut: Option<&Shares>,
-        flat: impl Fn(&SlotSums<B>) -> Result<Vec<T>>,
+        flat: impl Fn(&S) -> Result<Vec<T>>,
     ) -> Result<Vec<T>> {
         let mut sums = TreeSum::new(self.runs.of(self.group.rank()).start);
         for (node, one) in nodes {
@@ -186,4 +209,9 @@ impl Wire<'_> {
             Some(cut) => self.group.reduce_scatter_shares(self.runs, sums, cut),
         }
     }
+}
+
+/// In the dtype in which sums are made.
+pub(super) fn wide<B: Backend>(x: &Tensor<B>) -> Result<Array<B>> {
+    x.array().cast(x.dtype().compute())
 }

@@ -10,18 +10,22 @@
 
 use super::capture::Undo;
 use super::objective::Measured;
-use super::shard_sum::{Slot, SlotSums};
-use super::train_step::{ErasedObjective, Given, TrainStep};
+use super::outbox::LastPass;
+use super::pass::{Pass, Passed, scaled};
+use super::sending::{Problem, Sending, sending};
+use super::shard_sum::{Sent, Slot, SlotSums, Wire, wide};
+use super::train_step::{Given, TrainStep};
 use super::zero::Zero;
 use crate::module::Leaves;
-use crate::optim::{GradScaler, Optimizer};
+use crate::optim::Optimizer;
 use crate::{Module, Param};
+use elinvar_core::explain::explain;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, HostTensor, Result};
 use elinvar_distributed::{Group, Runs, Shares, TreeSum};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
-use elinvar_tensor::{Generator, Gradients, Tensor, autocast, try_run};
+use elinvar_tensor::{Generator, Gradients, Tensor, try_run};
 
 /// How a run is cut, and who computes it.
 #[derive(Clone, Debug)]
@@ -30,9 +34,16 @@ pub(super) struct Sharding {
     pub group: Group,
     /// Of the parameters, of which each worker updates some; None if each updates all.
     pub shares: Option<Shares>,
+    /// Bytes of a bucket of gradients.
+    pub bucket: usize,
 }
 
 impl Sharding {
+    /// How sums go over all workers.
+    pub(super) fn wire<'w, B: Backend>(&'w self, device: &'w B::Device) -> Wire<'w, B> {
+        let Sharding { runs, group, shares, .. } = self;
+        Wire { group, runs: *runs, shares: shares.as_ref(), device }
+    }
     /// The parameters whose states this worker has.
     pub(super) fn own_parameters<'m, B: Backend>(
         &self,
@@ -80,10 +91,6 @@ fn plus<B: Backend>(a: Option<Array<B>>, b: Option<Array<B>>) -> Result<Option<A
     }
 }
 
-fn wide<B: Backend>(x: &Tensor<B>) -> Result<Array<B>> {
-    x.array().cast(x.dtype().compute())
-}
-
 impl<'m, B: Backend> Start<'m, B> {
     fn of(model: &'m impl Module<B>) -> Self {
         let leaves = model.leaves();
@@ -125,6 +132,20 @@ impl<'m, B: Backend> Start<'m, B> {
             r.set_state(next.state());
         }
     }
+    /// When the gradients of a step go to other workers.
+    fn sending(&self, sharding: &Sharding, side_by_side: bool) -> Sending {
+        let of = |x: Tensor<B>| x.is_variable().then(|| (x.dtype().compute(), x.numel()));
+        let params: Vec<_> = self.params.iter().map(|(_, p)| of(p.get())).collect();
+        let plan = sending(Problem {
+            workers: sharding.group.size(),
+            any_thread: sharding.group.is_for_any_thread(),
+            side_by_side,
+            bytes: sharding.bucket,
+            params: &params,
+        });
+        explain(|| format!("train: gradients are {plan}"));
+        plan
+    }
     /// What a shard adds, slot by slot: parameters, buffers, the loss, metrics.
     fn slots(&self, shard: Shard<B>) -> Result<SlotSums<B>> {
         let mut slots = vec![];
@@ -147,56 +168,21 @@ impl<'m, B: Backend> Start<'m, B> {
     }
 }
 
-/// Forward and backward pass of a batch of a shard.
-pub(super) struct Pass<'a, B: Backend, M, D> {
-    pub objective: &'a dyn ErasedObjective<B, M, D>,
-    pub model: &'a M,
-    pub amp: Option<DType>,
-}
-
-/// What they give.
-pub(super) struct Passed<B: Backend> {
-    samples: usize,
-    loss_dtype: DType,
-    /// Of the loss times samples, and gradients; none without samples.
-    of_loss: Option<(Array<B>, Gradients<B>)>,
-    metrics: Vec<(&'static str, Array<B>)>,
-}
-
-/// The loss of which the gradient is taken.
-pub(super) fn scaled<B: Backend>(scaler: &mut Option<GradScaler<B>>, loss: &Tensor<B>) -> Result<Tensor<B>> {
-    match scaler {
-        Some(scaler) => scaler.scale(loss),
-        None => Ok(loss.clone()),
-    }
-}
-
-impl<B: Backend, M, D> Pass<'_, B, M, D> {
-    pub(super) fn run(
-        &self,
-        batch: &D,
-        scaled: impl FnOnce(&Tensor<B>) -> Result<Tensor<B>>,
-    ) -> Result<Passed<B>> {
-        let measure = || self.objective.measure(self.model, batch);
-        let m = match self.amp {
-            Some(half) => autocast(half, measure)?,
-            None => measure()?,
-        };
-        let loss_dtype = m.loss.dtype().compute();
-        let metrics = m.metrics.iter().map(|(name, x)| Ok((*name, wide(x)?))).collect::<Result<_>>()?;
-        // The mean of no samples is NaN, and has no part in a sum.
-        let of_loss = if m.samples == 0 {
-            None
-        } else {
-            let loss = m.loss.to_dtype(loss_dtype) * m.samples as f64;
-            let gradients = scaled(&loss)?.backward();
-            Some((loss.detach().array().clone(), gradients))
-        };
-        Ok(Passed { samples: m.samples, loss_dtype, of_loss, metrics })
-    }
-}
-
 impl<B: Backend> Shard<B> {
+    /// The shard's gradient by a parameter, from that of its last batch; without that of the
+    /// batches before, [`Shard::add`] adds nothing to the last one's.
+    pub(super) fn term(&mut self, value: &Tensor<B>, last: Option<&Tensor<B>>) -> Result<Slot<B>> {
+        let before = self.gradients.as_mut().and_then(|all| all.take(value));
+        let sum = match (before, last) {
+            (Some(before), Some(last)) => Some(elinvar_ops::catalogue::add(&before, last)?),
+            (Some(before), None) => {
+                self.gradients.iter_mut().for_each(|all| all.set(value, before.clone()));
+                Some(before)
+            }
+            (None, last) => last.cloned(),
+        };
+        Ok(Slot::new(value.shape(), value.dtype().compute(), sum.map(|g| wide(&g)).transpose()?))
+    }
     /// Adds the next batch.
     pub(super) fn add(&mut self, passed: Passed<B>) -> Result<()> {
         self.loss_dtype = passed.loss_dtype;
@@ -257,13 +243,14 @@ impl<B: Backend, M: Module<B>, D: Send> TrainStep<'_, B, M, D> {
         device: &B::Device,
         batches: &mut Given<'_, D>,
     ) -> Result<Mean<B>> {
-        let Sharding { runs, group, shares } = sharding;
+        let Sharding { runs, group, .. } = sharding;
         let start = Start::of(self.model);
         let side_by_side = start.leaves.across.iter().any(|a| a.is_on());
         let mine = runs.of(group.rank());
         let mut shards: Vec<Option<Shard<B>>> = mine.clone().map(|i| Some(start.shard(i))).collect();
         let mut sums = TreeSum::new(mine.start);
         let mut names: Option<Vec<&'static str>> = None;
+        let (plan, mut sent) = (start.sending(sharding, side_by_side), Sent::new());
         // The buffers of the last shard.
         let mut last = vec![];
         for i in 0..n * shards.len() {
@@ -284,7 +271,16 @@ impl<B: Backend, M: Module<B>, D: Send> TrainStep<'_, B, M, D> {
                 batches(i, &mut |batch| {
                     let (objective, model, amp) = (&*self.objective, self.model, self.amp);
                     let (pass, scaler) = (Pass { objective, model, amp }, &mut self.scaler);
-                    let done = try_run(|| pass.run(&batch, |loss| scaled(scaler, loss)))??;
+                    if let Sending::Meanwhile(buckets) = &plan
+                        && i + 1 == n * mine.len()
+                    {
+                        let (params, number) = (&start.params, mine.end - 1);
+                        let last = LastPass { pass, scaler, params, buckets, shard: number };
+                        sent = last.run(&sharding.wire(device), &batch, shard, &mut sums)?;
+                        return Ok(());
+                    }
+                    let scaled = |loss: &_| scaled(scaler, loss);
+                    let done = try_run(|| pass.run(&batch, scaled, Tensor::try_backward))??;
                     shard.add(done)
                 })?;
                 start.leave(shard);
@@ -300,13 +296,15 @@ impl<B: Backend, M: Module<B>, D: Send> TrainStep<'_, B, M, D> {
                 && let Some(done) = shards[at].take()
             {
                 last.clone_from(&done.buffers);
-                sums.push(start.slots(done)?, SlotSums::plus)?;
+                let mut slots = start.slots(done)?;
+                sent.keys().for_each(|i| drop(slots.take(*i)));
+                sums.push(slots, SlotSums::plus)?;
             }
         }
         let total = if group.size() == 1 {
             sums.root(SlotSums::plus)?.ok_or_else(|| Error::argument("train: a step without shards"))?
         } else {
-            SlotSums::of_all(group, *runs, sums, shares.as_ref(), device)?
+            sharding.wire(device).all(sums, sent)?
         };
         self.set_buffers(&start, group, &total, last)?;
         start.end();

@@ -1,6 +1,7 @@
 //! The training loop.
 
 use super::score::Sums;
+use super::sending::BYTES;
 use super::shards::Sharding;
 use super::validation::{Awaits, Validation, Waits};
 use super::{
@@ -39,6 +40,7 @@ pub struct Trainer<'a, B: Backend, M, S: Source<B>> {
     pub(super) shards: usize,
     pub(super) group: Option<Group>,
     pub(super) zero1: bool,
+    pub(super) bucket: usize,
     pub(super) sharding: Option<Sharding>,
 }
 
@@ -68,6 +70,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             shards: 1,
             group: None,
             zero1: false,
+            bucket: BYTES,
             sharding: None,
         }
     }
@@ -147,6 +150,14 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     #[must_use]
     pub fn zero1(mut self) -> Self {
         self.zero1 = true;
+        self
+    }
+    /// Bytes of a bucket of gradients, 25 MiB by default: all that the workers of a group send each
+    /// other at once, while the backward pass of the last shard goes on. The first bucket has 1 MiB
+    /// at most. With 0, gradients are sent when the pass is done. The weights have the same bits.
+    #[must_use]
+    pub fn bucket_bytes(mut self, bytes: usize) -> Self {
+        self.bucket = bytes;
         self
     }
     /// Captures steps, and replays them: see [`TrainStep::capture`]. The weights have the same

@@ -22,7 +22,7 @@ impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
             return Err(Error::unsupported("train: a captured step is not cut into gradient shards"));
         }
         let shares = self.shares(&group);
-        Ok(Some(Sharding { runs, group, shares }))
+        Ok(Some(Sharding { runs, group, shares, bucket: self.bucket }))
     }
 
     /// The hash of the optimiser's states with which the run begins.
@@ -50,9 +50,11 @@ impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
             return Ok(());
         };
         let settings = format!(
-            "{} {} {} {} {} {:?} {:?} {} {} {} {}",
+            "{} {} {} {} {} {} {} {:?} {:?} {} {} {} {}",
             self.shards,
             self.zero1,
+            self.bucket,
+            group.is_for_any_thread(),
             self.epochs,
             self.accumulate,
             self.one.settings(),
@@ -68,7 +70,8 @@ impl<B: Backend, M: Module<B>, S: Source<B>> Trainer<'_, B, M, S> {
         let weights = self.model.state_dict()?;
         let of = |(name, x): (&String, &HostTensor)| format!("{name} {} {}\n", x.dtype(), x.shape());
         let across: Vec<bool> = self.model.leaves().across.iter().map(|a| a.is_on()).collect();
-        let model = format!("{}{across:?}", weights.iter().map(of).collect::<String>());
+        let frozen: Vec<bool> = self.model.parameters().iter().map(|p| p.is_frozen()).collect();
+        let model = format!("{}{across:?}{frozen:?}", weights.iter().map(of).collect::<String>());
         group.agree("model", model.as_bytes())?;
         group.agree("weights", weights_hash(&weights).as_bytes())?;
         // The groups are those of all parameters; the states are not read.

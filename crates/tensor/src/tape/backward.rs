@@ -3,6 +3,7 @@
 use crate::Tensor;
 use crate::autocast::autocast_off;
 use crate::tape::derivative::recorded;
+use crate::tape::finals::{Finals, Told};
 use crate::tape::gradients::Gradients;
 use crate::tape::mode;
 use crate::tape::node::{Flow, Live, Node, State};
@@ -63,16 +64,43 @@ pub fn backward<B: Backend>(
     outputs: &[(&Tensor<B>, Option<&Tensor<B>>)],
     options: Backward,
 ) -> Result<Gradients<B>> {
+    run(outputs, options, None)
+}
+
+/// [`backward`], which tells of each of `variables`, by its place there, while the pass goes on: as
+/// soon as its gradient is final, and once. `None` is told of one on which the outputs do not depend.
+///
+/// Gradients and their bits are those of [`backward`]. A variable's hooks run before it is told.
+/// While the pass has a segment of [`crate::checkpoint`] before it, nothing is told: the segment may
+/// read any variable.
+///
+/// # Errors
+/// As [`backward`]; `InvalidArgument` if one is no variable, or is given twice; those of `told`,
+/// which end the pass.
+pub fn backward_each<B: Backend>(
+    outputs: &[(&Tensor<B>, Option<&Tensor<B>>)],
+    options: Backward,
+    variables: &[&Tensor<B>],
+    told: &mut Told<'_, B>,
+) -> Result<Gradients<B>> {
+    run(outputs, options, Some(&mut Finals::new(variables, told)?))
+}
+
+fn run<B: Backend>(
+    outputs: &[(&Tensor<B>, Option<&Tensor<B>>)],
+    options: Backward,
+    finals: Option<&mut Finals<'_, '_, B>>,
+) -> Result<Gradients<B>> {
     let _span = profile::span("backward");
     let mut found = Gradients::new();
     // Gradients run in the types of what was recorded, whatever scope there is now.
     autocast_off(|| {
         if options.create_graph {
             let seeds = seeds(outputs, |t| t)?;
-            mode::enable_grad(|| walk(seeds, true, 0, &mut found)).map(drop)
+            mode::enable_grad(|| walk(seeds, true, 0, &mut found, finals)).map(drop)
         } else {
             let seeds = seeds(outputs, |t| t.array().clone())?;
-            walk(seeds, options.retain_graph, 0, &mut found).map(drop)
+            walk(seeds, options.retain_graph, 0, &mut found, finals).map(drop)
         }
     })?;
     Ok(found)
@@ -178,83 +206,36 @@ struct Waiting<B: Backend, G> {
     zero: Option<G>,
 }
 
+/// The nodes that a pass has still to visit, by id.
+type Left<B, G> = BTreeMap<u64, Waiting<B, G>>;
+
 /// Walks the graph from the seeds. Nodes are visited in descending order of their ids, so a node's
 /// gradients are complete when it is reached, and the gradients of several uses of one value are
 /// added latest use first: always in the same order.
 ///
-/// Nodes below `floor` are not visited; their gradients are returned.
+/// Nodes below `floor` are not visited; their gradients are returned. `finals` has its variables
+/// visited earlier, which adds nothing to other nodes.
 pub(crate) fn walk<B: Backend, G: Gradient<B>>(
     seeds: Vec<Pending<B, G>>,
     retain: bool,
     floor: u64,
     found: &mut Gradients<B>,
+    mut finals: Option<&mut Finals<'_, '_, B>>,
 ) -> Result<Vec<Pending<B, G>>> {
-    let mut waiting: BTreeMap<u64, Waiting<B, G>> = BTreeMap::new();
+    let mut waiting: Left<B, G> = BTreeMap::new();
     for p in seeds {
         arrive(&mut waiting, p)?;
     }
-    while let Some((id, _)) = waiting.last_key_value()
-        && *id >= floor
-    {
-        let (id, Waiting { node, mut g, zero }) = waiting.pop_last().expect("it was there a line ago");
-        if let (Some(like), true) = (zero, g.iter().all(Option::is_none)) {
-            let like = like.array();
-            let zeros = Array::full(like.device(), like.shape(), Scalar::Int(0), like.dtype())?;
-            g = vec![Some(G::from_array(zeros))];
+    loop {
+        if let Some(finals) = finals.as_deref_mut() {
+            visit_finals(&mut waiting, retain, found, finals)?;
         }
-        // Hooks see gradients of results, of which such a node has one.
-        if let [slot] = &mut g[..]
-            && let Some(here) = slot
-        {
-            for hook in node.hooks() {
-                if let Some(other) = hook(&here.clone().into_tensor()) {
-                    // Ops take the shape of their operands from the gradient.
-                    if (other.shape(), other.dtype()) != (here.shape(), here.dtype()) {
-                        return Err(Error::autograd(format!(
-                            "a hook was given a gradient {} {} and returned one {} {}",
-                            here.dtype(),
-                            here.shape(),
-                            other.dtype(),
-                            other.shape()
-                        )));
-                    }
-                    *here = G::from_tensor(other);
-                }
-            }
-            if node.keeps_gradient() {
-                found.insert(id, node.name.as_deref(), here.clone().into_tensor());
-            }
+        let Some((id, _)) = waiting.last_key_value() else { break };
+        if *id < floor {
+            break;
         }
-        node.visit(retain, |state| {
-            let live = match state {
-                State::Leaf => {
-                    let here = g.swap_remove(0).expect("a variable has one result");
-                    found.insert(id, node.name.as_deref(), here.of_variable(&node));
-                    return Ok(());
-                }
-                State::Result(run, output) => {
-                    let g = g.swap_remove(0).expect("a result has one gradient");
-                    return arrive(&mut waiting, Pending { node: run.clone(), output: *output, g, is_zero: false });
-                }
-                State::Live(live) => live,
-                State::Freed => {
-                    return Err(Error::autograd(
-                        "backward: this part of the graph was freed by an earlier backward pass; run that one with \
-                         retain_graph",
-                    ));
-                }
-            };
-            let (inputs, others) = {
-                let _call = profile::gradient(|| live.name());
-                G::backward(live, &node, g)?
-            };
-            for (g, node) in inputs.into_iter().zip(live.inputs.iter()) {
-                if let (Some(g), Some(node)) = (g, node) {
-                    arrive(&mut waiting, Pending { node: node.clone(), output: 0, g, is_zero: false })?;
-                }
-            }
-            others.into_iter().try_for_each(|p| arrive(&mut waiting, p))
-        })?;
+        let (_, next) = waiting.pop_last().expect("it was there three lines ago");
+        visit(next, retain, &mut waiting, found)?;
     }
     let rest = |w: Waiting<B, G>| {
         let Waiting { node, g, zero } = w;
@@ -270,10 +251,93 @@ pub(crate) fn walk<B: Backend, G: Gradient<B>>(
     Ok(waiting.into_values().flat_map(rest).collect())
 }
 
-fn arrive<B: Backend, G: Gradient<B>>(
-    waiting: &mut BTreeMap<u64, Waiting<B, G>>,
-    p: Pending<B, G>,
+/// Visits the variables to which no node that is left adds anything, and tells of them.
+fn visit_finals<B: Backend, G: Gradient<B>>(
+    waiting: &mut Left<B, G>,
+    retain: bool,
+    found: &mut Gradients<B>,
+    finals: &mut Finals<'_, '_, B>,
 ) -> Result<()> {
+    loop {
+        let newest = waiting.last_key_value().map_or(0, |(id, _)| *id);
+        let Some(id) = finals.next(newest, || waiting.values().map(|w| w.node.clone()).collect()) else {
+            return Ok(());
+        };
+        if let Some(variable) = waiting.remove(&id) {
+            visit(variable, retain, waiting, found)?;
+        }
+        finals.tell(id, found)?;
+    }
+}
+
+/// Visits a node that has all its gradients.
+fn visit<B: Backend, G: Gradient<B>>(
+    Waiting { node, mut g, zero }: Waiting<B, G>,
+    retain: bool,
+    waiting: &mut Left<B, G>,
+    found: &mut Gradients<B>,
+) -> Result<()> {
+    if let (Some(like), true) = (zero, g.iter().all(Option::is_none)) {
+        let like = like.array();
+        let zeros = Array::full(like.device(), like.shape(), Scalar::Int(0), like.dtype())?;
+        g = vec![Some(G::from_array(zeros))];
+    }
+    // Hooks see gradients of results, of which such a node has one.
+    if let [slot] = &mut g[..]
+        && let Some(here) = slot
+    {
+        for hook in node.hooks() {
+            if let Some(other) = hook(&here.clone().into_tensor()) {
+                // Ops take the shape of their operands from the gradient.
+                if (other.shape(), other.dtype()) != (here.shape(), here.dtype()) {
+                    return Err(Error::autograd(format!(
+                        "a hook was given a gradient {} {} and returned one {} {}",
+                        here.dtype(),
+                        here.shape(),
+                        other.dtype(),
+                        other.shape()
+                    )));
+                }
+                *here = G::from_tensor(other);
+            }
+        }
+        if node.keeps_gradient() {
+            found.insert(node.id, node.name.as_deref(), here.clone().into_tensor());
+        }
+    }
+    node.visit(retain, |state| {
+        let live = match state {
+            State::Leaf => {
+                let here = g.swap_remove(0).expect("a variable has one result");
+                found.insert(node.id, node.name.as_deref(), here.of_variable(&node));
+                return Ok(());
+            }
+            State::Result(run, output) => {
+                let g = g.swap_remove(0).expect("a result has one gradient");
+                return arrive(waiting, Pending { node: run.clone(), output: *output, g, is_zero: false });
+            }
+            State::Live(live) => live,
+            State::Freed => {
+                return Err(Error::autograd(
+                    "backward: this part of the graph was freed by an earlier backward pass; run that one with \
+                     retain_graph",
+                ));
+            }
+        };
+        let (inputs, others) = {
+            let _call = profile::gradient(|| live.name());
+            G::backward(live, &node, g)?
+        };
+        for (g, node) in inputs.into_iter().zip(live.inputs.iter()) {
+            if let (Some(g), Some(node)) = (g, node) {
+                arrive(waiting, Pending { node: node.clone(), output: 0, g, is_zero: false })?;
+            }
+        }
+        others.into_iter().try_for_each(|p| arrive(waiting, p))
+    })
+}
+
+fn arrive<B: Backend, G: Gradient<B>>(waiting: &mut Left<B, G>, p: Pending<B, G>) -> Result<()> {
     let w = waiting.entry(p.node.id).or_insert_with(|| Waiting { node: p.node, g: vec![], zero: None });
     if p.is_zero {
         w.zero = Some(p.g);

@@ -69,13 +69,16 @@ impl<B: Backend, F: Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync> Segment
         };
         let seed = Pending { node: node.clone(), output: 0, g, is_zero: false };
         let mut found = Gradients::new();
-        Ok((none, walk(vec![seed], retain, floor, &mut found)?))
+        Ok((none, walk(vec![seed], retain, floor, &mut found, None)?))
     }
 }
 
 impl<B: Backend, F: Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync> Recorded<B> for Segment<B, F> {
     fn name(&self) -> &'static str {
         "checkpoint"
+    }
+    fn reaches_beyond(&self) -> bool {
+        true
     }
     fn arrays(&self, live: &Live<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
         self.again(&live.inputs, g, false)

@@ -34,6 +34,9 @@ impl<B: Backend> Recorded<B> for Derivative {
     fn name(&self) -> &'static str {
         "gradient"
     }
+    fn reaches_beyond(&self) -> bool {
+        false
+    }
     fn arrays(&self, live: &Live<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
         flow(live, g)
     }

@@ -36,6 +36,9 @@ impl<B: Backend> Gradients<B> {
     pub(crate) fn insert(&mut self, key: u64, name: Option<&str>, g: Tensor<B>) {
         self.by.insert(key, (name.map(Box::from), g));
     }
+    pub(crate) fn of_node(&self, id: u64) -> Option<&Tensor<B>> {
+        self.by.get(&id).map(|(_, g)| g)
+    }
     fn key(x: &Tensor<B>) -> Option<u64> {
         x.node().map(|node| node.id)
     }

@@ -119,6 +119,8 @@ pub(crate) type Flow<B, G> = (Vec<Option<G>>, Vec<Pending<B, G>>);
 /// arrays, and gradients that are recorded themselves.
 pub(crate) trait Recorded<B: Backend>: Send + Sync {
     fn name(&self) -> &'static str;
+    /// May it add to gradients of nodes that are not its operands?
+    fn reaches_beyond(&self) -> bool;
     fn arrays(&self, live: &Live<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>>;
     fn tensors(
         &self,
@@ -201,6 +203,20 @@ impl<B: Backend> Node<B> {
             e.results[output] = Arc::downgrade(&node);
             node
         })
+    }
+    /// The nodes of the operands. Returns whether it may add to other nodes, too.
+    pub(crate) fn operands(&self, each: impl FnMut(&Arc<Self>)) -> bool {
+        match &*read(&self.state) {
+            State::Leaf | State::Freed => false,
+            State::Result(run, _) => {
+                [run].into_iter().for_each(each);
+                false
+            }
+            State::Live(live) => {
+                live.inputs.iter().flatten().for_each(each);
+                matches!(&live.op, LiveOp::Other(op) if op.reaches_beyond())
+            }
+        }
     }
     pub(crate) fn is_leaf(&self) -> bool {
         matches!(*read(&self.state), State::Leaf)
@@ -395,6 +411,9 @@ fn wanted<B: Backend>(edges: &Edges<B>) -> SmallVec<[bool; 2]> {
 impl<O: Op, B: Backend> Recorded<B> for Run<O> {
     fn name(&self) -> &'static str {
         self.0.name()
+    }
+    fn reaches_beyond(&self) -> bool {
+        false
     }
     fn arrays(&self, live: &Live<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
         live.with_arrays(&g, &|c| self.0.backward(c, &g))

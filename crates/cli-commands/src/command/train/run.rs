@@ -164,6 +164,9 @@ impl RunDir {
         if args.zero1 {
             trainer = trainer.zero1();
         }
+        if let Some(bytes) = args.bucket_bytes {
+            trainer = trainer.bucket_bytes(bytes);
+        }
         match self.checkpoint.take() {
             Some(checkpoint) => trainer.resume(checkpoint),
             None => trainer,

@@ -21,6 +21,8 @@ pub struct Abi {
     /// `MPI_FLOAT` and `MPI_SUM`.
     pub float: usize,
     pub sum: usize,
+    /// `MPI_THREAD_FUNNELED`: there may be other threads, but one makes all calls.
+    pub funneled: i32,
     /// `MPI_THREAD_SERIALIZED`: calls by any thread, one at a time.
     pub serialized: i32,
 }
@@ -46,7 +48,7 @@ impl fmt::Display for Family {
 impl Abi {
     /// Of Open MPI, from the addresses of its objects.
     pub fn open_mpi([world, byte, errors_return, float, sum]: [usize; 5]) -> Abi {
-        Abi { family: Family::OpenMpi, world, byte, errors_return, float, sum, serialized: 2 }
+        Abi { family: Family::OpenMpi, world, byte, errors_return, float, sum, funneled: 1, serialized: 2 }
     }
     /// `mpi.h` of MPICH 3 to 5.
     pub const MPICH: Abi = Abi {
@@ -56,6 +58,7 @@ impl Abi {
         errors_return: 0x5400_0001,
         float: 0x4c00_040a,
         sum: 0x5800_0003,
+        funneled: 1,
         serialized: 2,
     };
     /// MPI 5.0, annex A.
@@ -66,6 +69,7 @@ impl Abi {
         errors_return: 0x143,
         float: 0x210,
         sum: 0x21,
+        funneled: 1024,
         serialized: 2048,
     };
 }

@@ -16,7 +16,7 @@ mod on_unix {
     use super::sys::{Handle, Mpi};
     use crate::transport::{Transport, tcp};
     use elinvar_core::{Error, Result};
-    use std::thread;
+    use std::thread::{self, ThreadId};
     use std::time::{Duration, Instant};
 
     /// Bytes of a message at most: more go in several.
@@ -32,6 +32,8 @@ mod on_unix {
         mpi: Mpi,
         rank: usize,
         workers: usize,
+        /// The one that started it.
+        thread: ThreadId,
         /// What is being sent, with its bytes.
         pending: Vec<(Handle, Vec<u8>)>,
     }
@@ -44,7 +46,8 @@ mod on_unix {
         pub fn start(named: Option<&str>) -> Result<MpiTransport> {
             let mpi = Mpi::start(named)?;
             let [rank, workers] = mpi.rank_and_size()?;
-            Ok(MpiTransport { mpi, rank, workers, pending: Vec::new() })
+            let thread = thread::current().id();
+            Ok(MpiTransport { mpi, rank, workers, thread, pending: Vec::new() })
         }
         /// This worker.
         pub fn rank(&self) -> usize {
@@ -137,6 +140,9 @@ mod on_unix {
         fn library_sum(&mut self, x: &mut [f32]) -> Result<()> {
             self.mpi.sum(x)
         }
+        fn is_for_any_thread(&self) -> bool {
+            self.mpi.is_for_any_thread()
+        }
         /// MPI ends in all workers or in none: their launcher ends those that are left.
         fn abandon(self: Box<Self>) {
             std::mem::forget(self);
@@ -145,6 +151,11 @@ mod on_unix {
 
     impl Drop for MpiTransport {
         fn drop(&mut self) {
+            // Only the thread that started it may end it then.
+            if !self.mpi.is_for_any_thread() && thread::current().id() != self.thread {
+                self.pending.drain(..).for_each(std::mem::forget);
+                return;
+            }
             // What is still being sent would be read from freed memory; a worker that never takes
             // it would keep this one for ever, so the memory is left in place then.
             if self.flush(Instant::now() + tcp::SILENCE).is_err() {

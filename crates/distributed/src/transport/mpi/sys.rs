@@ -50,6 +50,8 @@ pub struct Mpi {
     allreduce: Allreduce,
     finalize: Finalize,
     of_world: [OfComm; 2],
+    /// May any thread call it, one at a time?
+    any_thread: bool,
     // Loaded as long as its functions are there. It is never unloaded in fact: MPI cannot be
     // initialised twice.
     _library: Library,
@@ -74,8 +76,8 @@ impl Mpi {
     /// Loads a library, by its name or one of the usual ones, and initialises it.
     ///
     /// # Errors
-    /// `DriverMissing` without a library that fits; `Unsupported` if it cannot be called from
-    /// several threads; `Io` if it cannot be initialised.
+    /// `DriverMissing` without a library that fits; `Unsupported` if it is for programs of one thread;
+    /// `Io` if it cannot be initialised.
     pub fn start(named: Option<&str>) -> Result<Mpi> {
         let library = open(named)?;
         let abi = abi_of(&library)?;
@@ -83,7 +85,7 @@ impl Mpi {
         let initialized = load!(library, "MPI_Initialized", Asked);
         let init = load!(library, "MPI_Init_thread", Init);
         let set_handler = load!(library, "MPI_Comm_set_errhandler", SetHandler);
-        let mpi = Mpi {
+        let mut mpi = Mpi {
             abi,
             name: text(|to, length| {
                 // SAFETY: the text has room for the longest of any library; it may be asked before
@@ -99,6 +101,7 @@ impl Mpi {
             allreduce: load!(library, "MPI_Allreduce", Allreduce),
             finalize: load!(library, "MPI_Finalize", Finalize),
             of_world: [load!(library, "MPI_Comm_rank", OfComm), load!(library, "MPI_Comm_size", OfComm)],
+            any_thread: false,
             _library: library,
         };
         let (mut there, mut provided) = (0, 0);
@@ -112,12 +115,13 @@ impl Mpi {
         // SAFETY: it was not initialised before; the standard allows null for both arguments.
         let code = unsafe { init(ptr::null_mut(), ptr::null_mut(), abi.serialized, &raw mut provided) };
         mpi.judged(code, "MPI_Init_thread")?;
-        if provided < abi.serialized {
+        if provided < abi.funneled {
             return Err(Error::unsupported(format!(
-                "distributed: {} cannot be called from several threads, one at a time",
+                "distributed: {} cannot be used by a program of several threads",
                 mpi.name()
             )));
         }
+        mpi.any_thread = provided >= abi.serialized;
         // SAFETY: it is initialised, and both are handles of this library.
         let code = unsafe { set_handler(abi.world, abi.errors_return) };
         mpi.judged(code, "MPI_Comm_set_errhandler")?;
@@ -126,6 +130,10 @@ impl Mpi {
     /// The library's own name and version, one line.
     pub fn name(&self) -> &str {
         self.name.lines().next().unwrap_or_default()
+    }
+    /// May any thread call it, one at a time, and not only the one that started it?
+    pub fn is_for_any_thread(&self) -> bool {
+        self.any_thread
     }
     /// Which table it needed.
     pub fn family(&self) -> Family {
