@@ -118,7 +118,8 @@ fn a_worker_that_is_killed_ends_the_others_and_nothing_is_lost() {
     }
 }
 
-/// A worker on the processor and one on a GPU, whose batch norm is over all shards.
+/// A worker on the processor and one on a GPU: with batch norm over all shards, and with gradients
+/// that are sent one by one.
 #[test]
 fn a_processor_and_a_gpu_share_a_training() {
     let dir = tempfile::tempdir().unwrap();
@@ -127,15 +128,17 @@ fn a_processor_and_a_gpu_share_a_training() {
         println!("SKIPPED: no Vulkan device; Debian's package mesa-vulkan-drivers has one");
         return;
     }
-    let cnn = ["--quiet", "--model", "cnn", "--sync-batch-norm", "--batch", "512"];
-    let run = |out: &'static str, device: &'static str| {
-        let args = [&["train", "digits", "--epochs", "1", "--shards", "8"][..], &cnn].concat();
-        let args = [&args[..], &["--out", out, "--device", device]].concat();
+    let run = |more: &[&str], device: &str| {
+        let args = ["train", "digits", "--epochs", "1", "--shards", "8", "--batch", "512", "--quiet"];
+        let args = [&args[..], more, &["--out", "mixed", "--device", device]].concat();
         hash(&program(&args, dir.path()).output().unwrap())
     };
-    let want = run("alone", "cpu");
-    assert_eq!(run("mixed", "cpu,vulkan:0"), want);
-    assert_eq!(run("turned", "vulkan:0,cpu,cpu"), want);
+    let cnn = ["--model", "cnn", "--sync-batch-norm"];
+    assert_eq!(run(&cnn, "cpu,vulkan:0"), run(&cnn, "cpu"));
+    let want = run(&[], "cpu");
+    for bytes in ["1", "0"] {
+        assert_eq!(run(&["--bucket-bytes", bytes], "vulkan:0,cpu,vulkan:0"), want, "{bytes}");
+    }
 }
 
 /// The launcher ends all workers and says which one was the first.
