@@ -52,6 +52,9 @@ pub struct Schedule {
     /// Gigabytes a second of a link, each way
     #[arg(long, default_value_t = 12.5, value_parser = positive)]
     pub bandwidth: f64,
+    /// Bytes of a bucket of gradients; with 0, all are sent when the shards are done
+    #[arg(long, default_value_t = elinvar::nn::train::BUCKET_BYTES)]
+    pub bucket_bytes: usize,
 }
 
 /// Measure a sum over all workers against MPI_Allreduce of the same library

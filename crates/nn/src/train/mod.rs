@@ -62,6 +62,7 @@ pub use evaluate::{Prediction, evaluate, evaluate_async, evaluate_on, predict, p
 pub use objective::{Classification, Measured, NextToken, Objective};
 pub use recorded::TensorBatch;
 pub use score::Score;
+pub use sending::{BUCKET_BYTES, FIRST_BUCKET_BYTES};
 pub use source::{Feed, OnDemand, Source};
 pub use train_step::TrainStep;
 pub use trainer::Trainer;

@@ -6,11 +6,11 @@
 use elinvar_core::DType;
 use std::fmt;
 
-/// Bytes of a bucket unless a run says otherwise: PyTorch's number.
-pub(super) const BYTES: usize = 25 << 20;
+/// Bytes of a bucket of gradients unless a run says otherwise: PyTorch's number.
+pub const BUCKET_BYTES: usize = 25 << 20;
 /// Bytes of the first bucket at most, as in PyTorch: the sooner it is full, the more of the pass is
 /// left to hide it.
-const FIRST: usize = 1 << 20;
+pub const FIRST_BUCKET_BYTES: usize = 1 << 20;
 
 /// What the plan depends on.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ fn buckets(params: &[Option<(DType, usize)>], bytes: usize) -> Vec<Bucket> {
     for (i, param) in params.iter().enumerate().rev() {
         let Some((dtype, numel)) = *param else { continue };
         let place = each.iter().position(|open| open.dtype == dtype).unwrap_or_else(|| {
-            each.push(Open { dtype, bytes: 0, most: FIRST.min(bytes), params: vec![] });
+            each.push(Open { dtype, bytes: 0, most: FIRST_BUCKET_BYTES.min(bytes), params: vec![] });
             each.len() - 1
         });
         let open = &mut each[place];
@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn what_keeps_gradients_back() {
-        let plain = Problem { workers: 2, any_thread: true, side_by_side: false, bytes: BYTES, params: SOME };
+        let plain =
+            Problem { workers: 2, any_thread: true, side_by_side: false, bytes: BUCKET_BYTES, params: SOME };
         let rows = [
             (Problem { workers: 1, ..plain }, Sending::Behind(Why::OneWorker)),
             (Problem { bytes: 0, ..plain }, Sending::Behind(Why::NotAsked)),
@@ -139,6 +140,7 @@ mod tests {
         let d = |n: usize| Some((DType::F64, n));
         // In bytes, what there is, and the buckets in the order in which they go.
         type Row<'r> = (usize, &'r [Option<(DType, usize)>], &'r [&'r [usize]]);
+        const FIRST: usize = FIRST_BUCKET_BYTES;
         let rows: [Row<'_>; 7] = [
             (8, &[], &[]),
             (8, &[None, None], &[]),

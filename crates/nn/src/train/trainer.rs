@@ -1,7 +1,7 @@
 //! The training loop.
 
 use super::score::Sums;
-use super::sending::BYTES;
+use super::sending::BUCKET_BYTES;
 use super::shards::Sharding;
 use super::validation::{Awaits, Validation, Waits};
 use super::{
@@ -70,7 +70,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             shards: 1,
             group: None,
             zero1: false,
-            bucket: BYTES,
+            bucket: BUCKET_BYTES,
             sharding: None,
         }
     }
