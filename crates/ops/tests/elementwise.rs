@@ -647,3 +647,34 @@ fn halves_round_once() {
     let want: Vec<f16> = f16::unwrap(x.to_host().unwrap().into_data()).unwrap().iter().map(one).collect();
     assert_eq!(show(&got), show(&array(&want)));
 }
+
+/// Integers of all sizes and distances, against the definition in integers that hold every number.
+#[test]
+fn integers_are_close_by_their_exact_distance() {
+    let near = |v: i64| (-2..=2).map(move |k| v.wrapping_add(k));
+    let some = [0, 1 << 24, 1 << 31, 1 << 53, 1 << 62, i64::MIN, -(1 << 53)];
+    let all: Vec<i64> = some.into_iter().flat_map(near).collect();
+    let pairs = all.iter().flat_map(|x| all.iter().map(move |y| (*x, *y)));
+    let (x, y): (Vec<i64>, Vec<i64>) = pairs.unzip();
+    let rtols = [0.0, 1e-300, 2f64.powi(-53), 1e-5, 0.5, 1.0, 3.0, 1e300, INF.into()];
+    let atols = [0.0, 0.5, 1.0, 2f64.powi(62), 2f64.powi(63), 1.5 * 2f64.powi(63), 2f64.powi(64), INF.into()];
+    for dtype in [DType::I64, DType::I32, DType::U8, DType::Bool] {
+        let [x, y] = [&x, &y].map(|v| i(v).cast(dtype).unwrap());
+        let [u, v] = [&x, &y].map(|v| match v.cast(DType::I64).unwrap().to_host().unwrap().into_data() {
+            HostData::I64(v) => v,
+            other => panic!("{other:?}"),
+        });
+        for (rtol, atol) in rtols.into_iter().flat_map(|r| atols.map(|a| (r, a))) {
+            let is_close = |(x, y): (&i64, &i64)| {
+                let allowed = atol + (rtol * *y as f64).abs();
+                let within = (i128::from(*x) - i128::from(*y)).unsigned_abs() <= allowed as u128;
+                x == y || (within && !allowed.is_nan())
+            };
+            let want: Vec<bool> = u.iter().zip(&v).map(is_close).collect();
+            let got = isclose(&x, &y, rtol, atol, false).unwrap();
+            assert_eq!(show(&got), show(&b(&want)), "{dtype}, rtol {rtol}, atol {atol}");
+            let all = allclose(&x, &y, rtol, atol, false).unwrap();
+            assert_eq!(all.to_host().unwrap().to_f64_vec(), [f64::from(want.iter().all(|c| *c))], "{dtype}");
+        }
+    }
+}
