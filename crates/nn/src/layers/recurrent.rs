@@ -91,34 +91,29 @@ pub enum LongShort {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gated {}
 
-impl Kind for Elman {
-    const NAME: &'static str = "RNN";
-    const GATES: usize = 1;
-    type State<B: Backend> = Tensor<B>;
-    fn run<B: Backend>(
-        x: &Tensor<B>,
-        state: Option<&Tensor<B>>,
-        weights: &[RnnWeights<Tensor<B>>],
-        _: &[&Tensor<B>],
-        options: RnnOptions,
-    ) -> Result<(Tensor<B>, Tensor<B>)> {
-        op::rnn_tanh(x, state, weights, options)
-    }
+/// Kinds whose state is h alone: the layer's name, its gates, its op.
+macro_rules! one_state {
+    ($($kind:ident $name:literal $gates:literal $op:path;)*) => {$(
+        impl Kind for $kind {
+            const NAME: &'static str = $name;
+            const GATES: usize = $gates;
+            type State<B: Backend> = Tensor<B>;
+            fn run<B: Backend>(
+                x: &Tensor<B>,
+                state: Option<&Tensor<B>>,
+                weights: &[RnnWeights<Tensor<B>>],
+                _: &[&Tensor<B>],
+                options: RnnOptions,
+            ) -> Result<(Tensor<B>, Tensor<B>)> {
+                $op(x, state, weights, options)
+            }
+        }
+    )*};
 }
-
-impl Kind for Rectified {
-    const NAME: &'static str = "RNN";
-    const GATES: usize = 1;
-    type State<B: Backend> = Tensor<B>;
-    fn run<B: Backend>(
-        x: &Tensor<B>,
-        state: Option<&Tensor<B>>,
-        weights: &[RnnWeights<Tensor<B>>],
-        _: &[&Tensor<B>],
-        options: RnnOptions,
-    ) -> Result<(Tensor<B>, Tensor<B>)> {
-        op::rnn_relu(x, state, weights, options)
-    }
+one_state! {
+    Elman "RNN" 1 op::rnn_tanh;
+    Rectified "RNN" 1 op::rnn_relu;
+    Gated "GRU" 3 op::gru;
 }
 
 impl Kind for LongShort {
@@ -134,21 +129,6 @@ impl Kind for LongShort {
     ) -> Result<(Tensor<B>, Self::State<B>)> {
         let (y, h, c) = op::lstm::projected(x, state.map(|(h, c)| (h, c)), weights, projections, options)?;
         Ok((y, (h, c)))
-    }
-}
-
-impl Kind for Gated {
-    const NAME: &'static str = "GRU";
-    const GATES: usize = 3;
-    type State<B: Backend> = Tensor<B>;
-    fn run<B: Backend>(
-        x: &Tensor<B>,
-        state: Option<&Tensor<B>>,
-        weights: &[RnnWeights<Tensor<B>>],
-        _: &[&Tensor<B>],
-        options: RnnOptions,
-    ) -> Result<(Tensor<B>, Tensor<B>)> {
-        op::gru(x, state, weights, options)
     }
 }
 

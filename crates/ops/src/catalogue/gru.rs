@@ -132,7 +132,5 @@ pub fn gru<V: Value>(
 /// By name: operands x, h0 if there is one, weights by layer; attributes num_layers, batch_first,
 /// bidirectional.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    let (weights, options) = recurrent::weights(a)?;
-    let (y, h) = gru(a.input("x")?, a.optional("h0"), &weights, options)?;
-    Ok(vec![y, h])
+    recurrent::call_one::<V, Gru>(a)
 }

@@ -13,6 +13,7 @@ mod classes;
 pub mod comparison;
 pub mod conv;
 mod doubling;
+mod elman;
 pub mod fourier;
 mod lattice;
 pub(crate) mod linalg;

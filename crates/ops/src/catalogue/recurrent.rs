@@ -267,6 +267,14 @@ pub(super) fn run_one<V: Value, C: Cell>(
     Ok((next(), next()))
 }
 
+/// [`run_one`] by name: operands x, h0 if there is one, weights by layer; attributes num_layers,
+/// batch_first, bidirectional.
+pub(super) fn call_one<V: Value, C: Cell>(a: &Args<V>) -> Result<Vec<V>> {
+    let (weights, options) = weights(a)?;
+    let (y, h) = run_one::<V, C>(a.input("x")?, a.optional("h0"), &weights, options)?;
+    Ok(vec![y, h])
+}
+
 /// The name of a weight of each layer and direction, in their order.
 fn suffixes<V: Value>(a: &Args<V>, o: RnnOptions) -> Result<impl Iterator<Item = String>> {
     let ways = if o.bidirectional { &["", "_reverse"][..] } else { &[""] };

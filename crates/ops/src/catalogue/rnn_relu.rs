@@ -1,6 +1,6 @@
 //! rnn_relu: the plain recurrent net with a rectifier, in layers, in one direction or both.
 
-use super::recurrence::{Back, Cell, Gates, Step};
+use super::elman::{Activation, Elman};
 use super::recurrent::{self, RnnOptions, RnnWeights};
 use super::relu;
 use crate::map::formula;
@@ -20,24 +20,13 @@ impl Map<2> for By {
 }
 compile_map! { 2 By; }
 
-/// One gate, the state h.
-#[derive(Clone, Copy, Debug)]
-struct Rnn;
-
-impl Cell for Rnn {
+impl Activation for By {
     const NAME: &'static str = "rnn_relu";
-    const GATES: usize = 1;
-    const STATES: usize = 1;
-    const KEPT: usize = 0;
-    const APART: bool = false;
-    fn step<V: Value>(gates: &Gates<V>, _: &[V], _: bool) -> Result<Step<V>> {
-        let after = gates.parts::<Self>()?.iter().map(relu).collect::<Result<_>>()?;
-        Ok(Step { after, kept: vec![] })
+    fn value<V: Value>(x: &V) -> Result<V> {
+        relu(x)
     }
-    fn back<V: Value>(step: &Step<V>, _: &[V], g: &[Option<V>]) -> Result<Back<V>> {
-        let g = g[0].as_ref().expect("its only state has the only gradient");
-        let gate = formula(By, [g, &step.after[0]])?;
-        Ok(Back { input: vec![Some(gate)], state: vec![], before: vec![None] })
+    fn back<V: Value>(g: &V, y: &V) -> Result<V> {
+        formula(By, [g, y])
     }
 }
 
@@ -52,12 +41,10 @@ pub fn rnn_relu<V: Value>(
     weights: &[RnnWeights<V>],
     options: RnnOptions,
 ) -> Result<(V, V)> {
-    recurrent::run_one::<V, Rnn>(x, state, weights, options)
+    recurrent::run_one::<V, Elman<By>>(x, state, weights, options)
 }
 
 /// By name: operands and attributes of `rnn_tanh`.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    let (weights, options) = recurrent::weights(a)?;
-    let (y, h) = rnn_relu(a.input("x")?, a.optional("h0"), &weights, options)?;
-    Ok(vec![y, h])
+    recurrent::call_one::<V, Elman<By>>(a)
 }
