@@ -357,7 +357,7 @@ impl<B: Backend> Bert<B> {
     /// As [`Bert::forward`].
     #[track_caller]
     pub fn sentence_embeddings(&self, ids: &Tensor<B>, mask: &Tensor<B>) -> Tensor<B> {
-        l2_normalized(&mean_pooled(&self.forward(ids, None, Some(mask)), mask))
+        mean_pooled(&self.forward(ids, None, Some(mask)), mask).normalize(2.0, -1, 1e-12)
     }
 }
 
@@ -411,16 +411,4 @@ pub fn mean_pooled<B: Backend>(hidden: &Tensor<B>, mask: &Tensor<B>) -> Tensor<B
     };
     // f16 holds neither the bound nor the sums of many tokens, bf16 no count above 256.
     elinvar_ops::value::widen([hidden], mean).or_fail()
-}
-
-/// x / |x| along the last axis; 0 stays 0.
-///
-/// # Panics
-/// If the elements are not floats, or memory is exhausted.
-#[track_caller]
-pub fn l2_normalized<B: Backend>(x: &Tensor<B>) -> Tensor<B> {
-    let unit =
-        |[x]: [&Tensor<B>; 1]| Ok(x / x.square().sum_dim(-1, true).sqrt().clamp(Some(1e-12.into()), None));
-    // f16 holds neither the bound nor the squares.
-    elinvar_ops::value::widen([x], unit).or_fail()
 }

@@ -19,7 +19,7 @@ pub use resnet::{ResNet, ResNetOptions};
 
 pub use bert::{
     Bert, BertAttention, BertConfig, BertEmbeddings, BertEncoder, BertIntermediate, BertLayer, BertOutput,
-    BertPooler, BertSelfAttention, l2_normalized, mean_pooled,
+    BertPooler, BertSelfAttention, mean_pooled,
 };
 pub use gpt2::{Conv1D, Gpt2, Gpt2Attention, Gpt2Block, Gpt2Config, Gpt2Mlp};
 pub use hf::{Floats, model_type};
