@@ -11,7 +11,7 @@ use elinvar_nn::loss::cross_entropy;
 use elinvar_nn::optim::schedule::CosineAnnealingLr;
 use elinvar_nn::optim::*;
 use elinvar_nn::train::{Measured, TrainStep};
-use elinvar_nn::{Generator, Layer, Module, Strict, Tensor};
+use elinvar_nn::{Generator, Layer, Module, Sequential, Strict, Tensor};
 use elinvar_ops::Backend;
 use elinvar_ops::backend::Memory;
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -570,12 +570,17 @@ fn a_step_is_one_submission() {
     assert!(captured[1] * 10 <= plain[1], "{counts:?}");
 }
 
-/// A thousand steps of a small layer, which goes on elsewhere in the middle.
+/// A thousand steps of a small network that draws, which goes on elsewhere in the middle.
 #[test]
 fn a_thousand_steps() {
+    type Small = Sequential<G>;
     let d = interp();
-    let new = || Linear::<G>::new(1, 1, &mut Generator::new(1), &d);
-    let fit = |net: &Linear<G>, x: &Tensor<G>| {
+    let new = || {
+        let g = &mut Generator::new(1);
+        let first = Small::new().with(Linear::new(1, 2, g, &d));
+        first.with(Dropout::new(0.5, g)).with(Linear::new(2, 1, g, &d))
+    };
+    let fit = |net: &Small, x: &Tensor<G>| {
         let loss = (net.forward(x) - 3.0).square().sum();
         Ok(Measured { loss, samples: 1, metrics: vec![] })
     };
@@ -587,8 +592,12 @@ fn a_thousand_steps() {
     let mut first = TrainStep::new(&b, fit).capture();
     (0..500).for_each(|_| drop(first.run(&mut q, &x).unwrap()));
     c.load_state_dict(&b.state_dict().unwrap(), Strict::Yes).unwrap();
+    for ((_, to), (_, from)) in c.leaves().randoms.iter().zip(&b.leaves().randoms) {
+        to.set_state(from.state());
+    }
     r.load_state_dict(&c, &q.state_dict(&b).unwrap()).unwrap();
     let mut second = TrainStep::new(&c, fit).capture();
     (0..500).for_each(|_| drop(second.run(&mut r, &x).unwrap()));
     assert!(state(&a, &p) == state(&c, &r));
+    assert_eq!((first.recordings(), second.recordings()), (1, 1));
 }
