@@ -59,6 +59,21 @@ fn what_is_not_freed_is_reported() {
     clean.on_leak(|_| panic!("all was freed"));
 }
 
+/// Without a function that is told, debug builds print it.
+#[test]
+fn a_leak_is_printed() {
+    let said = crate::alone(&["life::leaks"], &[]);
+    assert_eq!(said.contains("2 allocations of 129 bytes"), cfg!(debug_assertions), "{said}");
+}
+
+#[test]
+#[ignore = "a child of another test"]
+fn leaks() {
+    let raw = opened::<Reference>(ReferenceDevice, DType::F64);
+    raw.alloc(100).unwrap();
+    raw.alloc(29).unwrap();
+}
+
 #[test]
 fn the_limit_of_a_device_is_an_error() {
     let device = cuda();

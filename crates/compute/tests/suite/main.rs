@@ -1,4 +1,7 @@
 //! Raw calls: the bits of the library's ops on every backend, bad arguments, threads, random calls.
+//!
+//! The names of ROCm's libraries are read once in a process: what is tried on it is tried in a child
+//! of these tests.
 
 mod arguments;
 mod equal;
@@ -6,16 +9,21 @@ mod life;
 mod model;
 #[cfg(feature = "oxicuda")]
 mod oxicuda;
+mod play;
 mod random;
 mod write;
 
 use elinvar_compute::{BackendResult, ComputeBackend, Raw};
 use elinvar_core::{DType, ErrorKind};
 use elinvar_cpu::{Cpu, CpuDevice};
-use elinvar_driver::{Cuda, Driver, Vulkan, cuda::use_library};
+use elinvar_driver::{Cuda, Driver, Hip, Vulkan, cuda::use_library};
 use elinvar_gpu::{Gpu, GpuDevice};
 use elinvar_ops::Backend;
 use elinvar_reference::{Reference, ReferenceDevice};
+use std::process::Command;
+
+/// What names ROCm's driver, and says that this process tries it alone.
+const ROCM: &str = "ELINVAR_HIP_LIBRARY";
 
 /// The types that a backend may have.
 pub const TYPES: [DType; 2] = [DType::F32, DType::F64];
@@ -50,8 +58,38 @@ pub fn vulkan() -> Option<GpuDevice<Vulkan>> {
     }
 }
 
-/// The fast backends: the processor, CUDA, and Vulkan if there is such a device.
+/// Tests of this file, in a process of their own; what it prints.
+pub fn alone(tests: &[&str], vars: &[(&str, &str)]) -> String {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(tests).args(["--exact", "--include-ignored", "--nocapture"]);
+    let o = child.envs(vars.iter().copied()).output().unwrap();
+    let said = String::from_utf8_lossy(&o.stdout).into_owned() + &String::from_utf8_lossy(&o.stderr);
+    assert!(o.status.success() && said.contains(&format!("{} passed", tests.len())), "{said}");
+    said
+}
+
+/// An emulated card of each width of waves.
+#[test]
+fn the_same_on_rocm() {
+    let library = emulated_hip::library().expect("it was built for this test");
+    let library = library.to_str().expect("a path of UTF-8");
+    for arch in ["gfx942", "gfx1100"] {
+        let tests = [
+            "equal::calls_have_the_bits_of_ops_on_every_backend",
+            "life::several_threads_use_one_backend",
+            "play::random_calls_agree_with_the_model",
+        ];
+        let vars = [(ROCM, library), ("ELINVAR_COMGR_LIBRARY", library), ("ELINVAR_EMULATED_HIP_ARCH", arch)];
+        alone(&tests, &vars);
+    }
+}
+
+/// The fast backends: the processor, CUDA, and Vulkan if there is such a device; in a child, ROCm.
 pub fn fast(dtype: DType) -> Vec<Box<dyn ComputeBackend>> {
+    if std::env::var_os(ROCM).is_some() {
+        let device = GpuDevice::new(Hip::open(0).unwrap(), 0);
+        return vec![Box::new(opened::<Gpu<Hip>>(device, dtype))];
+    }
     let mut all: Vec<Box<dyn ComputeBackend>> = vec![
         Box::new(opened::<Cpu>(CpuDevice::default(), dtype)),
         Box::new(opened::<Gpu<Cuda>>(cuda(), dtype)),
