@@ -35,7 +35,7 @@ pub use memory::{START, memory_of};
 pub use profiled::{Price, limits};
 pub use row::{GRAPH, Group, OURS, Row, STATIC, Term, Variant};
 pub use rows::rows;
-pub use rows::training::{Made, Model};
+pub use rows::training::{Kind, Made, Model};
 
 use elinvar::{CpuDevice, Device, Result};
 

@@ -139,15 +139,16 @@ pub struct Bench {
     /// Groups (gemm, elementwise, reductions, conv, attention, training, inference, overhead; ops:
     /// single ops of every kind; large: what fills a GPU; models: GPT-2 of 124 million parameters),
     /// or texts that occur in "group|workload|shape|dtype" [default: what BENCH_ONLY says, with
-    /// commas between; else all groups but ops, large and models]
+    /// commas between; else all groups but ops, large and models]; with --count, names of models
     #[arg(value_name = "GROUP|TEXT")]
     pub only: Vec<String>,
     /// Threads of the device [default: one for each processor]
     #[arg(long, env = "BENCH_THREADS", value_parser = value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Where it runs; see `elinvar-lab devices`
-    #[arg(long, default_value = "cpu")]
-    pub device: String,
+    /// Where it runs; see `elinvar-lab devices` [default: cpu; with --count a device that computes
+    /// nothing]
+    #[arg(long)]
+    pub device: Option<String>,
     /// Seconds of measuring for each row, after its warm-up
     #[arg(long, env = "BENCH_SECS", default_value_t = 0.5, value_parser = positive, allow_negative_numbers = true)]
     pub seconds: f64,
@@ -161,9 +162,9 @@ pub struct Bench {
     /// measured limits, and what profiling it costs
     #[arg(long, conflicts_with_all = ["all", "list"])]
     pub profile: bool,
-    /// Count what steps of training ask of a GPU, on a device that computes nothing, instead:
-    /// kernels, launches, bytes moved
-    #[arg(long, conflicts_with_all = ["all", "list", "profile", "only"])]
+    /// Count what steps of training ask of a GPU, instead: kernels, launches, bytes moved. Of the
+    /// models mlp, cnn, gpt and bert
+    #[arg(long, conflicts_with_all = ["all", "list", "profile"])]
     pub count: bool,
     /// Print how many MiB this process holds at most that runs a few steps of a workload
     #[arg(long, hide = true)]

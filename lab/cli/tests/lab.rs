@@ -25,7 +25,7 @@ fn wrong_command_lines_are_told_with_status_2() {
     let dir = tempfile::tempdir().unwrap();
     let rows: [(&[&str], &str); 9] = [
         (&[], "Usage: elinvar-lab <COMMAND>"),
-        (&["bench", "--count", "gemm"], "cannot be used with"),
+        (&["bench", "--count", "--all"], "cannot be used with"),
         (&["bench", "--count", "--profile"], "cannot be used with"),
         (&["gates", "--seconds", "0"], "it must be a positive number"),
         (&["train"], "unrecognized subcommand 'train'"),
@@ -161,9 +161,21 @@ fn bench_prints_counts_and_profiles() {
     let o = lab(&["bench", "--count"], dir.path());
     assert!(o.status.success(), "{}", stderr(&o));
     let lines: Vec<Vec<&str>> = stdout(&o).lines().map(|l| l.split_whitespace().collect()).collect();
-    let plain = lines.iter().map(|l| l[0]).filter(|name| !name.ends_with("-captured"));
+    let plain = lines.iter().map(|l| l[0]).filter(|name| !name.contains('-'));
     assert_eq!(plain.collect::<Vec<_>>(), ["step", "mlp", "cnn", "gpt", "bert"]);
-    assert_eq!(lines.len(), 9);
+    let of_mlp = ["mlp", "mlp-captured", "mlp-bf16", "mlp-bf16-captured"];
+    assert_eq!(lines[1..5].iter().map(|l| l[0]).collect::<Vec<_>>(), of_mlp);
+    assert_eq!(lines.len(), 17);
+    let o = lab(&["bench", "--count", "mlp"], dir.path());
+    let one: Vec<Vec<&str>> = stdout(&o).lines().map(|l| l.split_whitespace().collect()).collect();
+    assert_eq!(one, lines[..5]);
+    for (more, sentence) in [
+        (["gemm", "--device", "cpu"], "bench: no model gemm to count; there are mlp, cnn, gpt, bert"),
+        (["mlp", "--device", "cpu"], "count: cpu has no queue whose launches count"),
+    ] {
+        let o = lab(&[&["bench", "--count"], &more[..]].concat(), dir.path());
+        assert!(!o.status.success() && stderr(&o).contains(sentence), "{}", stderr(&o));
+    }
     let o = lab(&["bench", "--profile", "gemm_nn|64x", "--seconds", "0.01"], dir.path());
     assert!(o.status.success(), "{}", stderr(&o));
     let said = stdout(&o);

@@ -46,27 +46,32 @@ impl Model {
     ///
     /// # Errors
     /// The device's errors.
-    pub(crate) fn step<D: DeviceOf + Clone + 'static>(self, made: Made, data: &mut Data<D>) -> Result<Task> {
-        self.step_of(Sizes::Usual, made, data)
+    pub(crate) fn step<D: DeviceOf + Clone + 'static>(
+        self,
+        kind: impl Into<Kind>,
+        data: &mut Data<D>,
+    ) -> Result<Task> {
+        self.step_of(Sizes::Usual, kind, data)
     }
     /// The same of these sizes. BERT has the usual ones only.
     pub(crate) fn step_of<D: DeviceOf + Clone + 'static>(
         self,
         sizes: Sizes,
-        made: Made,
+        kind: impl Into<Kind>,
         data: &mut Data<D>,
     ) -> Result<Task> {
+        let kind = kind.into();
         let is_usual = sizes == Sizes::Usual;
         match self {
-            Model::Mlp if is_usual => mlp_step(made, &MLP_SIZES, MLP_BATCH, data),
-            Model::Mlp => mlp_step(made, &[2; 4], 1, data),
-            Model::Cnn => cnn_step(made, if is_usual { CNN_SIZES } else { CnnSizes::LEAST }, data),
-            Model::Gpt if is_usual => gpt_step(made, GPT_SIZES, GPT_BATCH, data),
+            Model::Mlp if is_usual => mlp_step(kind, &MLP_SIZES, MLP_BATCH, data),
+            Model::Mlp => mlp_step(kind, &[2; 4], 1, data),
+            Model::Cnn => cnn_step(kind, if is_usual { CNN_SIZES } else { CnnSizes::LEAST }, data),
+            Model::Gpt if is_usual => gpt_step(kind, GPT_SIZES, GPT_BATCH, data),
             Model::Gpt => {
                 let least = GptSizes { features: 2, heads: 1, context: 2, vocabulary: 2, ..GPT_SIZES };
-                gpt_step(made, least, 1, data)
+                gpt_step(kind, least, 1, data)
             }
-            Model::Bert => bert_step(made, data),
+            Model::Bert => bert_step(kind, data),
         }
     }
 }
@@ -90,13 +95,27 @@ pub enum Made {
 }
 
 /// What differs between steps of one network.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Kind {
-    pub(crate) made: Made,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// How it is made.
+    pub made: Made,
     /// Automatic mixed precision.
-    pub(crate) amp: Option<DType>,
+    pub amp: Option<DType>,
     /// With AdamW instead of Adam.
-    pub(crate) decays: bool,
+    pub decays: bool,
+}
+
+impl Kind {
+    /// The kinds that are counted: plain and captured, of f32 and in mixed precision.
+    pub const COUNTED: [Kind; 4] = {
+        let half = Some(DType::BF16);
+        [
+            Kind { made: Made::Plain, amp: None, decays: false },
+            Kind { made: Made::Captured, amp: None, decays: false },
+            Kind { made: Made::Plain, amp: half, decays: false },
+            Kind { made: Made::Captured, amp: half, decays: false },
+        ]
+    };
 }
 
 impl From<Made> for Kind {
@@ -149,7 +168,7 @@ pub(crate) const MLP_BATCH: usize = 128;
 
 /// A step of an mlp of these sizes, the last of which are classes.
 pub(crate) fn mlp_step<D: DeviceOf + Clone + 'static>(
-    made: Made,
+    kind: impl Into<Kind>,
     sizes: &[usize],
     batch: usize,
     data: &mut Data<D>,
@@ -157,23 +176,23 @@ pub(crate) fn mlp_step<D: DeviceOf + Clone + 'static>(
     let net = Mlp::new(sizes, &mut data.generator, &data.device)?;
     let classes = sizes.last().map_or(0, |&n| n as i64);
     let batch = vec![data.floats(&[batch, sizes[0]]), data.numbers(&[batch], classes)];
-    step(made, net, batch, |net: &Mlp<D::Backend>, xy| Ok(cross_entropy(&net.forward(&xy[0]), &xy[1])))
+    step(kind, net, batch, |net: &Mlp<D::Backend>, xy| Ok(cross_entropy(&net.forward(&xy[0]), &xy[1])))
 }
 
 const CNN_BATCH: usize = 64;
 const CNN_SIZES: CnnSizes = CnnSizes { side: 28, channels: [32, 64], inner: 128, batch: CNN_BATCH };
 
-fn cnn_step<D: DeviceOf + Clone + 'static>(made: Made, s: CnnSizes, data: &mut Data<D>) -> Result<Task> {
+fn cnn_step<D: DeviceOf + Clone + 'static>(kind: Kind, s: CnnSizes, data: &mut Data<D>) -> Result<Task> {
     let net = Cnn::new(s, &mut data.generator, &data.device);
     let batch = vec![data.floats(&[s.batch, 1, s.side, s.side]), data.numbers(&[s.batch], 10)];
-    step(made, net, batch, |net: &Cnn<D::Backend>, xy| Ok(cross_entropy(&net.forward(&xy[0]), &xy[1])))
+    step(kind, net, batch, |net: &Cnn<D::Backend>, xy| Ok(cross_entropy(&net.forward(&xy[0]), &xy[1])))
 }
 
 const GPT_SIZES: GptSizes = GptSizes { layers: 4, features: 256, heads: 8, context: 128, vocabulary: 512 };
 const GPT_BATCH: usize = 8;
 
 fn gpt_step<D: DeviceOf + Clone + 'static>(
-    made: Made,
+    kind: Kind,
     sizes: GptSizes,
     batch: usize,
     data: &mut Data<D>,
@@ -182,19 +201,19 @@ fn gpt_step<D: DeviceOf + Clone + 'static>(
     let net = Gpt::new(sizes, &mut data.generator, &data.device);
     let x = data.numbers(&[batch, t], vocabulary as i64);
     let y = data.numbers(&[batch * t], vocabulary as i64);
-    step(made, net, vec![x, y], |net: &Gpt<D::Backend>, xy| {
+    step(kind, net, vec![x, y], |net: &Gpt<D::Backend>, xy| {
         Ok(cross_entropy(&net.forward(&xy[0])?.flatten(0, -2), &xy[1]))
     })
 }
 
 /// Towards the zero vector, so that the encoder has a gradient.
-fn bert_step<D: DeviceOf + Clone + 'static>(made: Made, data: &mut Data<D>) -> Result<Task> {
+fn bert_step<D: DeviceOf + Clone + 'static>(kind: Kind, data: &mut Data<D>) -> Result<Task> {
     const TOKENS: usize = 1024;
     let (layers, heads, features, inner) = (6, 12, 384, 1536);
     let config = BertConfig::new(layers, heads, features, inner, 512, TOKENS);
     let net = Bert::<D::Backend>::new(config, &mut data.generator, &data.device)?;
     let x = data.numbers(&[8, 64], TOKENS as i64);
-    step(made, net, vec![x], |net: &Bert<D::Backend>, x| Ok(net.forward(&x[0], None, None).square().mean()))
+    step(kind, net, vec![x], |net: &Bert<D::Backend>, x| Ok(net.forward(&x[0], None, None).square().mean()))
 }
 
 fn row(model: Model, shape: &str) -> Row {

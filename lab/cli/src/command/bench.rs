@@ -2,7 +2,9 @@
 
 use crate::args::Bench;
 use elinvar::{Device, Error, ErrorKind, Result};
-use elinvar_bench::{Counts, Figure, OURS, Row, START, Term, VERSION, limits, memory_of, rows, threads};
+use elinvar_bench::{
+    Counts, Figure, Model, OURS, Row, START, Term, VERSION, limits, memory_of, rows, threads,
+};
 use elinvar_cli_support::{Bar, Verdict};
 use serde::Serialize;
 use std::env;
@@ -15,13 +17,15 @@ const ONLY: &str = "BENCH_ONLY";
 
 /// Prints a line for each row that is wanted.
 pub fn run(args: &Bench, out: &mut dyn Write) -> Result<Verdict> {
-    let device = elinvar_bench::device(&args.device, args.threads.map(|n| n as usize))?;
-    if let Some(workload) = &args.memory_of {
-        writeln!(out, "{}", memory_of(workload, &device)?)?;
+    if args.count {
+        let device = args.device.as_deref().map(Device::parse).transpose()?;
+        write!(out, "{}", Counts::of(&models(&args.only)?, device.as_ref())?)?;
         return Ok(Verdict::Good);
     }
-    if args.count {
-        write!(out, "{}", Counts::all()?)?;
+    let name = args.device.as_deref().unwrap_or("cpu");
+    let device = elinvar_bench::device(name, args.threads.map(|n| n as usize))?;
+    if let Some(workload) = &args.memory_of {
+        writeln!(out, "{}", memory_of(workload, &device)?)?;
         return Ok(Verdict::Good);
     }
     let rows = wanted(&args.only)?;
@@ -63,6 +67,21 @@ pub fn run(args: &Bench, out: &mut dyn Write) -> Result<Verdict> {
         }
     }
     Ok(verdict)
+}
+
+/// The models of these names; all, if there are none.
+fn models(names: &[String]) -> Result<Vec<Model>> {
+    if names.is_empty() {
+        return Ok(Model::ALL.to_vec());
+    }
+    let of = |name: &String| {
+        let found = Model::ALL.into_iter().find(|m| m.word() == name);
+        found.ok_or_else(|| {
+            let all = Model::ALL.map(Model::word).join(", ");
+            Error::argument(format!("bench: no model {name} to count; there are {all}"))
+        })
+    };
+    names.iter().map(of).collect()
 }
 
 /// Prints the profile of each row, and what it costs.
