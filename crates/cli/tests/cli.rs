@@ -192,20 +192,48 @@ fn a_training_that_diverges_fails() {
     assert!(!dir.path().join("o/weights.safetensors").exists());
 }
 
+/// What `train text` prints of a small text in `cat.txt`.
+#[cfg(feature = "tokenizers")]
+fn train_text(dir: &Path, more: &[&str]) -> Vec<String> {
+    let text = "the cat sat on the mat, and the dog sat on the cat. ".repeat(30);
+    std::fs::write(dir.join("cat.txt"), text).unwrap();
+    let args = [&["train", "text", "cat.txt", "--quiet"], more].concat();
+    let o = elinvar(&args, dir);
+    assert!(o.status.success() && o.stderr.is_empty(), "{args:?} {}", stderr(&o));
+    stdout(&o).lines().map(str::to_owned).collect()
+}
+
+/// In 16 bits a text is learnt as well as in f32, with other weights.
+#[cfg(feature = "tokenizers")]
+#[test]
+fn a_text_is_learnt_in_16_bits() {
+    let dir = tempfile::tempdir().unwrap();
+    let learnt = |amp: &str| {
+        let settings = ["--vocab", "256", "--width", "8", "--heads", "2", "--layers", "1", "--context", "8"];
+        let told = train_text(
+            dir.path(),
+            &[&settings[..], &["--steps", "60", "--sample", "0", "--amp", amp, "--out", amp]].concat(),
+        );
+        let [loss, hash] = &told[told.len() - 2..] else { unreachable!() };
+        let loss = loss.strip_prefix("test loss ").and_then(|l| l.strip_suffix(" nats per token"));
+        (loss.expect("a loss").parse::<f64>().unwrap(), hash.clone())
+    };
+    let (want, plain) = learnt("off");
+    // Of bytes drawn alike it is ln 256, which is 5.5.
+    assert!(want < 4.5, "{want}");
+    for half in ["bf16", "f16"] {
+        let (loss, hash) = learnt(half);
+        assert!((loss - want).abs() <= 0.01 * want && hash != plain, "{half}: {loss}, f32: {want}");
+    }
+}
+
 /// A text is learnt, a stopped run goes on, and the directory that comes out writes.
 #[cfg(feature = "tokenizers")]
 #[test]
 fn a_text_is_learnt_and_written_on() {
     let dir = tempfile::tempdir().unwrap();
-    let text = "the cat sat on the mat, and the dog sat on the cat. ".repeat(30);
-    std::fs::write(dir.path().join("cat.txt"), text).unwrap();
     let settings = ["--vocab", "260", "--width", "8", "--heads", "2", "--layers", "1", "--context", "8"];
-    let train = |more: &[&str]| {
-        let args = [&["train", "text", "cat.txt", "--quiet"], more].concat();
-        let o = elinvar(&args, dir.path());
-        assert!(o.status.success() && o.stderr.is_empty(), "{args:?} {}", stderr(&o));
-        stdout(&o).lines().map(str::to_owned).collect::<Vec<_>>()
-    };
+    let train = |more: &[&str]| train_text(dir.path(), more);
     let whole = train(&[&settings[..], &["--steps", "6", "--out", "whole", "--sample", "10"]].concat());
     assert_eq!(whole[0], "whole: config.json model.safetensors tokenizer.json metrics.jsonl curve.svg");
     assert!(whole[2].starts_with("the cat sat on the m"), "{whole:?}");

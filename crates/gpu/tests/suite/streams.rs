@@ -6,6 +6,7 @@
 
 use super::{cuda, interp, vulkan};
 use elinvar_core::{DType, ErrorKind, Result};
+use elinvar_cpu::{Cpu, CpuDevice};
 use elinvar_driver::{Cuda, Driver, Null, null::Call};
 use elinvar_gpu::{Gpu, GpuDevice};
 use elinvar_nn::layers::Linear;
@@ -106,6 +107,17 @@ fn mixed_on<D: Driver>(d: &GpuDevice<D>) {
         let wrong = got.iter().zip(&want).position(|(a, b)| a != b);
         assert_eq!(wrong, None, "seed {seed}, of {} results", want.len());
     }
+}
+
+/// The processor does work when it is asked for, and the same program runs there.
+#[test]
+fn streams_have_the_bits_of_the_reference_on_cpu() {
+    for seed in 0..6 {
+        let want = mixed::<Reference>(&ReferenceDevice, seed);
+        assert!(mixed::<Cpu>(&CpuDevice::default(), seed) == want, "seed {seed}");
+    }
+    assert!(trains::<Cpu>(&CpuDevice::default()) == trains::<Reference>(&ReferenceDevice));
+    copies::<Cpu>(&CpuDevice::default(), true).unwrap();
 }
 
 #[test]
