@@ -276,7 +276,11 @@ impl<'t, V: Value, const W: u32> Lane for Traced<'t, V, W> {
         self.binary(o, Lane::max, op::maximum)
     }
     fn copysign(self, o: Self) -> Self {
-        self.binary(o, f64::copysign, op::copysign)
+        self.binary(o, Lane::copysign, op::copysign)
+    }
+    // Where the two differ, the result is not used.
+    fn with_sign_bit(self, o: Self) -> Self {
+        self.copysign(o)
     }
     fn fmod(self, o: Self) -> Self {
         self.binary(o, |x, y| x % y, op::fmod)

@@ -234,6 +234,13 @@ fn binary() {
         ("div", f(&[1.0, -1.0, 0.0]), f(&[0.0, 0.0, 0.0]), f(&[INF, -INF, NAN]), "by zero"),
         ("div", i(&[7, 1]), i(&[2, 0]), f(&[3.5, INF]), "integers become f32"),
         ("maximum", f(&[NAN, 1.0, 0.0]), f(&[1.0, NAN, -0.0]), f(&[NAN, NAN, 0.0]), "NaN wins"),
+        (
+            "copysign",
+            f(&[2.0, -2.0, -2.0, 0.0, NAN]),
+            f(&[NAN, NAN, -NAN, -NAN, -1.0]),
+            f(&[2.0, 2.0, 2.0, 0.0, NAN]),
+            "NaN has no sign",
+        ),
         ("minimum", f(&[NAN, 1.0, 0.0]), f(&[1.0, NAN, -0.0]), f(&[NAN, NAN, -0.0]), "NaN wins"),
         (
             "fmod",

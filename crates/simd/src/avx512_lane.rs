@@ -358,7 +358,7 @@ impl<const K: usize> Lane for Avx512Lane<K> {
         each!(float, i => _mm512_roundscale_ps::<ROUND_TOWARDS_ZERO>(self.0[i]))
     }
     #[inline(always)]
-    fn copysign(self, sign: Self) -> Self {
+    fn with_sign_bit(self, sign: Self) -> Self {
         // `vpternlog` of (mask, a, b): 0xca gives a where the mask is 1 and b where it is 0.
         each!(float, i => {
             let (a, b) = (_mm512_castps_si512(self.0[i]), _mm512_castps_si512(sign.0[i]));

@@ -77,7 +77,7 @@ macro_rules! readings {
                 floor();
                 ceil();
                 trunc();
-                copysign(sign);
+                with_sign_bit(sign);
                 fmod(other);
             }
             comparisons! { lt le eq }

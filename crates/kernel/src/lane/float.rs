@@ -238,7 +238,7 @@ impl<'k, W: Width> Lane for Float<'k, W> {
     fn trunc(self) -> Self {
         Float::new(self.0.unary(Unary::Trunc))
     }
-    fn copysign(self, sign: Self) -> Self {
+    fn with_sign_bit(self, sign: Self) -> Self {
         Float::new(self.0.binary(Binary::CopySign, sign.0))
     }
     fn lt(self, o: Self) -> Truth<'k> {

@@ -162,7 +162,7 @@ macro_rules! host_lane {
                 $float::trunc(self)
             }
             #[inline(always)]
-            fn copysign(self, sign: Self) -> Self {
+            fn with_sign_bit(self, sign: Self) -> Self {
                 $float::copysign(self, sign)
             }
             #[inline(always)]

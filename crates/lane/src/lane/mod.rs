@@ -98,8 +98,14 @@ pub trait Lane:
     fn ceil(self) -> Self;
     /// To the nearest whole number towards zero.
     fn trunc(self) -> Self;
-    /// The magnitude of `self` with the sign bit of `sign`.
-    fn copysign(self, sign: Self) -> Self;
+    /// The magnitude of `self` with the sign bit of `sign`, which must not be NaN unless the result
+    /// is NaN too, or is not used: a NaN's sign is not specified.
+    fn with_sign_bit(self, sign: Self) -> Self;
+    /// The magnitude of `self` with the sign of `sign`. NaN has none, and counts as positive.
+    #[inline(always)]
+    fn copysign(self, sign: Self) -> Self {
+        self.with_sign_bit(Self::select(sign.is_nan(), Self::lit(0.0), sign))
+    }
 
     /// `self < other`
     fn lt(self, other: Self) -> Self::Mask;

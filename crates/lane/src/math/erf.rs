@@ -139,6 +139,6 @@ pub fn erf<L: Lane>(x: L) -> L {
         complement_64(clamp(x.abs(), EDGE, 6.0))
     };
     let sum = fast_two_sum(L::lit(1.0), -c.high);
-    let far = (sum.high + (sum.low - c.low)).copysign(x);
+    let far = (sum.high + (sum.low - c.low)).with_sign_bit(x);
     L::select(x.abs().lt(L::lit(EDGE)), near, far)
 }

@@ -70,7 +70,7 @@ pub fn sinh<L: Lane>(x: L) -> L {
     let (grown, shrunk) = quarters(x);
     let sum = fast_two_sum(grown.high, -shrunk.high);
     let far = (sum.high + (sum.low + (grown.low - shrunk.low))) * L::lit(2.0);
-    L::select(x.abs().lt(L::lit(1.0)), near, far.copysign(x))
+    L::select(x.abs().lt(L::lit(1.0)), near, far.with_sign_bit(x))
 }
 
 /// Hyperbolic cosine; cosh(0) = 1.
@@ -119,7 +119,7 @@ fn tanh_32<L: Lane>(x: L) -> L {
     let quotient = h / (h + one);
     let near = most + (-h).fma(quotient, rest);
     // The sign once more, for -0.
-    L::select(h.lt(half), near, quotient).copysign(x)
+    L::select(h.lt(half), near, quotient).with_sign_bit(x)
 }
 
 /// Far out 1 - 2 / (exp(2|x|) + 1), with the divisor in two pieces and the quotient corrected by
@@ -141,5 +141,5 @@ fn tanh_64<L: Lane>(x: L) -> L {
     let far = fast_two_sum(one, -q);
     let far = far.high + (L::lit(-0.5) * q).fma(remainder, far.low);
     // The sign once more, for -0: a negative coefficient makes its correction +0.
-    L::select(x.abs().lt(L::lit(0.625)), near, far).copysign(x)
+    L::select(x.abs().lt(L::lit(0.625)), near, far).with_sign_bit(x)
 }

@@ -46,7 +46,7 @@ pub fn asinh<L: Lane>(x: L) -> L {
     let y = log1p_pair(Pair { high: u.high, low: u.low + remainder / bottom.high });
     let y = L::select(large, log_of_double(x.abs()), y);
     // x - x^3 / 6 rounds to x.
-    L::select(x.abs().lt(by_width(1e-4, 1e-9)), x, y.copysign(x))
+    L::select(x.abs().lt(by_width(1e-4, 1e-9)), x, y.with_sign_bit(x))
 }
 
 /// Inverse hyperbolic cosine; +0 at 1, NaN below.
@@ -85,5 +85,5 @@ pub fn atanh<L: Lane>(x: L) -> L {
     let y = L::lit(0.5) * log1p_pair(Pair { high: q, low: remainder / bottom.high });
     let y = L::select(a.lt(by_width(1e-4, 1e-9)), a, y);
     let y = L::select(a.eq(one), L::lit(f64::INFINITY), y);
-    L::select(a.gt(one), L::lit(f64::NAN), y.copysign(x))
+    L::select(a.gt(one), L::lit(f64::NAN), y.with_sign_bit(x))
 }

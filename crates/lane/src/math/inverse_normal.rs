@@ -214,7 +214,7 @@ fn slope<L: Lane>(w: L) -> L {
 pub fn erfinv<L: Lane>(x: L) -> L {
     let one = L::lit(1.0);
     let y = x * slope(-log((-x).fma(x, one)));
-    let y = L::select(x.abs().eq(one), L::lit(f64::INFINITY).copysign(x), y);
+    let y = L::select(x.abs().eq(one), L::lit(f64::INFINITY).with_sign_bit(x), y);
     L::select(x.abs().gt(one), L::lit(f64::NAN), y)
 }
 

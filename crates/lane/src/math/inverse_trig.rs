@@ -122,7 +122,7 @@ pub fn atan<L: Lane>(x: L) -> L {
     let a = L::select(x.abs().gt(far), far, x.abs());
     let steep = L::lit(1.0).le(a);
     let y = if L::BITS == 32 { atan_32(a, steep) } else { atan_64(a, steep) };
-    y.copysign(x)
+    y.with_sign_bit(x)
 }
 
 /// The arc tangent of a >= 0, that of t = 1 / a taken from pi/2 where it is `steep`.
@@ -182,7 +182,7 @@ pub fn atan2<L: Lane>(y: L, x: L) -> L {
     let n = L::select(steep, one - half, half);
     let left = sign_is_set(x);
     let n = L::select(left, L::lit(2.0) - n, n);
-    let angle = from_axis(n, signed(steep ^ left, arc)).copysign(y);
+    let angle = from_axis(n, signed(steep ^ left, arc)).with_sign_bit(y);
     L::select(x.is_nan(), x, L::select(y.is_nan(), y, angle))
 }
 
@@ -223,7 +223,7 @@ pub fn asin<L: Lane>(x: L) -> L {
     let one = L::lit(1.0);
     let factor = L::select(inner, one, L::lit(-2.0));
     let n = L::select(inner, L::lit(0.0), one);
-    from_axis(n, Pair { high: factor * y.high, low: factor * y.low }).copysign(x)
+    from_axis(n, Pair { high: factor * y.high, low: factor * y.low }).with_sign_bit(x)
 }
 
 /// Inverse cosine; +0 at 1, pi at -1, NaN outside -1..=1.

@@ -29,7 +29,7 @@ methods! {
     record binary_methods (self, y: Self) -> Self { (self, y) }
     operators { Add add; Sub sub; Mul mul; Div div; }
     methods {
-        Min min; Max max; CopySign copysign; AtLeast at_least; AtMost at_most; Fmod fmod; Pow pow; Atan2 atan2;
+        Min min; Max max; CopySign copysign; WithSignBit with_sign_bit; AtLeast at_least; AtMost at_most; Fmod fmod; Pow pow; Atan2 atan2;
     }
 }
 

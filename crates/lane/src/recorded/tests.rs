@@ -102,7 +102,7 @@ impl Lane for LoggedFloat {
     logged! { "float" [f64 as Lane] LoggedFloat (v: f64): lit }
     logged! { "float" [f64 as Lane] LoggedFloat (self): sqrt abs round floor ceil trunc exp exp2 expm1 log log2 log10 log1p
     sin cos tan asin acos atan sinh cosh tanh erf phi sigmoid rsqrt }
-    logged! { "float" [f64 as Lane] LoggedFloat (self, o): min max copysign at_least at_most fmod pow atan2 }
+    logged! { "float" [f64 as Lane] LoggedFloat (self, o): min max copysign with_sign_bit at_least at_most fmod pow atan2 }
     logged! { "float" [f64 as Lane] LoggedMask (self): is_nan to_mask }
     logged! { "float" [f64 as Lane] LoggedMask (self, o): lt le eq gt ge ne }
     logged! { "float" [f64 as Lane] LoggedFloat (mask, a, b): select }
@@ -277,7 +277,7 @@ formulas! {
         vec![L::lit(f64::NAN), L::lit(0.1), -L::lit(0.0), L::lit(1e300), L::lit(2.0) + L::lit(3.0)]
     };
     Arithmetic [x, y, z] vec![x + y, x - y, x * y, x / y, -x, x.fma(y, z), (x + y) * (x + y) - z];
-    Bounds [x, y, z] vec![x.min(y), x.max(y), x.at_least(y), x.at_most(y), x.max(y).min(z), x.copysign(y), x.abs()];
+    Bounds [x, y, z] vec![x.min(y), x.max(y), x.at_least(y), x.at_most(y), x.max(y).min(z), x.copysign(y), x.with_sign_bit(y), x.abs()];
     Rounding [x, y, _z] vec![x.round(), x.floor(), x.ceil(), x.trunc(), x.sqrt(), x.fmod(y)];
     Comparisons [x, y, z] {
         let masks = [x.lt(y), x.le(y), x.eq(y), x.gt(y), x.ge(y), x.ne(y), x.is_nan(), x.to_mask()];
@@ -338,7 +338,7 @@ fn floats_make_the_same_calls() {
     check_all::<Dual<LoggedFloat>>();
     let names: BTreeSet<String> = [
         ("float", "lit add sub mul div neg fma sqrt abs min max round floor ceil trunc copysign lt le eq gt ge ne is_nan"),
-        ("float", "select at_least at_most to_bits from_bits to_int from_int from_mask to_mask fmod exp exp2 expm1 log"),
+        ("float", "with_sign_bit select at_least at_most to_bits from_bits to_int from_int from_mask to_mask fmod exp exp2 expm1 log"),
         ("float", "log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf phi sigmoid rsqrt pow atan2"),
         ("bits", "lit add sub mul bitand bitor bitxor not shl shr shr_logical shl_by shr_logical_by mul_high_unsigned"),
         ("bits", "eq lt select"),

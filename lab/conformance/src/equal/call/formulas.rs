@@ -3,7 +3,7 @@
 use super::*;
 
 /// Arithmetic that a compiler may contract or reorder, and the operations that treat NaN and zero
-/// specially.
+/// specially. NaN that is computed has either sign, by the processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Primitives;
 
@@ -14,7 +14,7 @@ impl Map<3> for Primitives {
         let a = x * y + z;
         let b = x.fma(y, z) - a;
         let c = (x / y).max(z).min(y) + x.abs().sqrt();
-        L::select(x.lt(y), a + b, c.copysign(z))
+        L::select(x.lt(y), a + b, c.copysign(b + z))
     }
 }
 
