@@ -17,14 +17,14 @@ export function fit(canvas) {
   return { c, width, height };
 }
 
-// The mean of the steps around each, fewer at both ends.
+// The mean of the steps around each: of fewer at the beginning, of those before it at the end.
 function smoothed(losses) {
   const reach = Math.min(25, Math.floor(losses.length / 20));
   const sums = [0];
   for (const loss of losses) sums.push(sums.at(-1) + loss);
   return losses.map((_, i) => {
-    const near = Math.min(reach, i, losses.length - 1 - i);
-    return (sums[i + near + 1] - sums[i - near]) / (2 * near + 1);
+    const before = Math.min(reach, i), after = Math.min(before, losses.length - 1 - i);
+    return (sums[i + after + 1] - sums[i - before]) / (before + after + 1);
   });
 }
 

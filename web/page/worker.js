@@ -14,6 +14,8 @@ let memory_limit = 0;
 let stopping = false;
 let saved_at = 0;
 let cannot_save = false;
+// A training ended by an error: its device may be lost.
+let failed = false;
 
 // A training does one thing at a time, and what waits for a GPU lets messages in.
 let turn = Promise.resolve();
@@ -61,10 +63,18 @@ function begin(training, device, old = {}) {
   tell('began', { settings: JSON.parse(training.settings()), losses: run.losses, scores: run.scores, resumed: run.losses.length });
 }
 
+// After an error the browser may have another adapter, or the same one anew.
+async function look_again(device) {
+  if (failed && device !== 'cpu') await webgpu();
+  failed = false;
+}
+
 async function train() {
   stopping = false;
   while (!run.finished && !stopping) {
+    failed = true;
     const news = JSON.parse(await in_turn(() => run.training.train_for(WHILE_MS)));
+    failed = false;
     run.losses.push(...news.losses);
     run.scores.push(...news.scores);
     run.samples += news.samples;
@@ -86,12 +96,14 @@ async function results() {
 
 const handlers = {
   async start({ model, device, seed, epochs, batch }) {
+    await look_again(device);
     begin(new Training(model, device, seed, epochs, batch, memory_limit), device);
     await train();
   },
   async resume({ device }) {
     if (!run) throw new Error('There is no run to go on with.');
-    if (device !== run.device) {
+    if (device !== run.device || (failed && device !== 'cpu')) {
+      await look_again(device);
       const { losses, scores, samples, seconds } = run;
       begin(Training.resume(run.training.save(), device, memory_limit), device, { losses, scores, samples, seconds });
     }

@@ -169,7 +169,8 @@ impl Run {
                 evaluate_async(net, test, test.len(), device).await
             })
             .callback(&mut news);
-        if let Some(state) = self.state.take() {
+        // Kept here: a run that fails, as when its device is lost, goes on from it.
+        if let Some(state) = self.state.clone() {
             trainer = trainer.resume(state);
         }
         let (_, state) = trainer.run_resumable_async(&self.device, &self.settings.to_map()).await?;

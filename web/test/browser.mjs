@@ -15,11 +15,25 @@ const types = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/cs
 const expected = JSON.parse(fs.readFileSync(path.join(site, 'expected.json')));
 const sha256 = (model, seed, epochs) => expected.find(e => e.model === model && e.seed === seed && e.epochs === epochs).sha256;
 
+// What a browser may do to the worker, as ?fault=NAME: it opens no adapter, or takes the device away.
+const faults = {
+  refuse: "GPUAdapter.prototype.requestDevice = async () => { throw new DOMException('it has too few storage buffers', 'OperationError'); };",
+  lose: `const request = GPUAdapter.prototype.requestDevice;
+    GPUAdapter.prototype.requestDevice = async function (wanted) {
+      const device = await request.call(this, wanted);
+      new BroadcastChannel('fault').onmessage = () => device.destroy();
+      return device;
+    };`,
+};
+
 // In a folder below the root, as on a project's pages: all paths are to be relative.
 const server = http.createServer((request, answer) => {
-  const file = path.join(site, new URL(request.url, 'http://x').pathname.replace(/^\/deep\//, '/').replace(/\/$/, '/index.html'));
+  const url = new URL(request.url, 'http://x');
+  const file = path.join(site, url.pathname.replace(/^\/deep\//, '/').replace(/\/$/, '/index.html'));
   if (!fs.existsSync(file)) return answer.writeHead(404).end();
-  answer.writeHead(200, { 'content-type': types[path.extname(file)] ?? 'application/octet-stream' }).end(fs.readFileSync(file));
+  const fault = file.endsWith('worker.js') ? faults[url.searchParams.get('fault')] ?? '' : '';
+  answer.writeHead(200, { 'content-type': types[path.extname(file)] ?? 'application/octet-stream' });
+  answer.end(Buffer.concat([Buffer.from(fault), fs.readFileSync(file)]));
 });
 await new Promise(resolve => server.listen(0, '127.0.0.1', resolve));
 const address = `http://127.0.0.1:${server.address().port}/deep/`;
@@ -80,7 +94,13 @@ try {
   step('without WebGPU, the page says what is missing');
 
   await launch('--enable-unsafe-webgpu');
-  page = await open();
+  page = await open('?fault=refuse');
+  await until(page, 'gpu-says', /cannot be used/);
+  assert.match(await text(page, 'gpu-says'), /it has too few storage buffers/);
+  assert.ok(await page.locator('[value="webgpu:0"]').isDisabled());
+  step(`an adapter that is refused: ${await text(page, 'gpu-says')}`);
+  await page.close();
+  page = await open('?fault=lose');
   await until(page, 'go', /^Train$/);
   step('the page is loaded');
   assert.match(await text(page, 'cpu-says'), /simd128/);
@@ -96,11 +116,12 @@ try {
     await ask_for(page, { model, device, epochs: 1, batch: 64, seed: 1 });
     await until(page, 'h-here', /training is done/);
     if (model === 'cnn' && device !== 'cpu') {
-      // A whole epoch takes this device minutes: the run goes on on the processor, to the same bits.
+      // A whole epoch takes this device minutes. When it is lost, the run goes on on the processor.
       await until(page, 's-loss', /[0-9]/, COMPILING);
-      await page.click('#go');
-      await until(page, 'go', /^Resume$/, COMPILING);
-      step(`${model} on ${device}: ${(await text(page, 'notice')).match(/step \d+ of \d+/)[0]}`);
+      await page.evaluate(() => new BroadcastChannel('fault').postMessage('lose'));
+      await until(page, 'notice', /was lost/, COMPILING);
+      await until(page, 'go', /^Resume$/);
+      step(`${model} on ${device}: ${await text(page, 'notice')}`);
       await page.locator('[name=device][value=cpu]').check({ force: true });
       await page.click('#go');
     }
@@ -141,13 +162,20 @@ try {
   await page.emulateMedia({ colorScheme: 'dark' });
   await page.waitForTimeout(100);
   await picture(page, 'desktop-dark');
-  await page.setViewportSize({ width: 390, height: 844 });
-  await page.waitForTimeout(200);
-  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing is wider than a phone');
+  const height_of_curve = () => page.locator('#curve').evaluate(c => c.clientHeight);
+  const before = await height_of_curve();
+  for (const width of [320, 390]) {
+    await page.setViewportSize({ width, height: 844 });
+    await page.waitForTimeout(200);
+    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `nothing is wider than ${width} pixels`);
+  }
   await picture(page, 'phone-dark');
   await page.emulateMedia({ colorScheme: 'light' });
   await page.waitForTimeout(100);
   await picture(page, 'phone');
+  await page.setViewportSize({ width: 1280, height: 900 });
+  await page.waitForTimeout(200);
+  assert.equal(await height_of_curve(), before, 'the curve is as high as before, when a phone was turned, say');
   await page.close();
 
   page = await open();
