@@ -9,6 +9,7 @@ use doubles::{doubles, slice};
 use elinvar_core::ErrorKind;
 use elinvar_driver::{Driver, PendingCopy, WebGpu};
 use elinvar_kernel::builder::Builder;
+use elinvar_kernel::emit::wgsl::Target;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Elem};
 use first::first;
@@ -104,6 +105,34 @@ fn what_cannot_be_is_an_error() {
     let e = made.and_then(|()| d.wait()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
     doubles(&d);
+}
+
+/// An adapter with lower limits: of each a sentence, and other kernels go on.
+#[test]
+fn a_limit_that_is_too_low_is_told() {
+    let Some(d) = first::<WebGpu>() else { return };
+    let k = Builder::new("turn", [32, 1, 2]);
+    let (x, y) = (k.buffer("x", Elem::U32, Access::Read), k.buffer("y", Elem::U32, Access::Write));
+    let (shared, i) = (k.shared("s", Elem::U32, 64), k.local_id(2) * 32 + k.local_id(0));
+    k.store(shared, i, k.load(x, i, 1));
+    k.barrier();
+    k.store(y, i, k.load(shared, k.u32(63) - i, 1));
+    let k = k.finish();
+    d.compile(&k).unwrap();
+    let full = *d.target();
+    let mut d = d;
+    for (less, says) in [
+        (Target { buffers: 1, ..full }, "2 storage buffers, and the device has 1 at most"),
+        (Target { shared: 128, ..full }, "256 bytes of shared memory, and the device has 128 at most"),
+        (Target { invocations: 32, ..full }, "workgroups of 64 invocations, and the device has 32 at most"),
+        (Target { group: [64, 64, 1], ..full }, "workgroups of 32 x 1 x 2, and the device has 64 x 64 x 1 at most"),
+    ] {
+        d = d.with_target(less);
+        let e = d.compile(&k).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
+        assert!(e.message().contains(says), "{e}");
+    }
+    doubles(&d.with_target(full));
 }
 
 /// All memory that there is: an error, and after some was dropped the device goes on.
