@@ -8,7 +8,7 @@ use elinvar_bench::{Group, OURS, STATIC, Term, Variant, rows};
 const CATALOGUE: &str = include_str!("catalogue.tsv");
 
 /// Workloads without a peer.
-const OTHERWISE: [&str; 3] = ["linear_prepacked", "gemm_nn_fast", "bert_fwd_prepacked"];
+const OTHERWISE: [&str; 4] = ["linear_prepacked", "gemm_nn_fast", "bert_fwd_prepacked", "chain10"];
 
 #[test]
 fn the_rows_are_those_of_the_shared_catalogue() {
