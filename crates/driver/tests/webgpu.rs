@@ -125,7 +125,10 @@ fn a_limit_that_is_too_low_is_told() {
         (Target { buffers: 1, ..full }, "2 storage buffers, and the device has 1 at most"),
         (Target { shared: 128, ..full }, "256 bytes of shared memory, and the device has 128 at most"),
         (Target { invocations: 32, ..full }, "workgroups of 64 invocations, and the device has 32 at most"),
-        (Target { group: [64, 64, 1], ..full }, "workgroups of 32 x 1 x 2, and the device has 64 x 64 x 1 at most"),
+        (
+            Target { group: [64, 64, 1], ..full },
+            "workgroups of 32 x 1 x 2, and the device has 64 x 64 x 1 at most",
+        ),
     ] {
         d = d.with_target(less);
         let e = d.compile(&k).unwrap_err();
