@@ -21,6 +21,13 @@ pub struct Interp {
 }
 
 impl Interp {
+    /// The same device, but kernels should be short ([`Info::short`]).
+    #[must_use]
+    pub fn with_short_kernels(mut self) -> Interp {
+        self.info.short = true;
+        self
+    }
+
     /// The same device, but it ends loops after so many passes: a launch of more is cut, and what
     /// is cut wrongly is an error.
     #[must_use]

@@ -151,7 +151,7 @@ impl Shared {
         let (device, raw_queue) = adapter
             .request_device(&descriptor)
             .await
-            .map_err(|e| Error::unsupported(format!("webgpu: {}: {e}", info.name)))?;
+            .map_err(|e| Error::unsupported(refusal(&info.name, &e.to_string())))?;
         let faults = Arc::new(Faults::default());
         let seen = faults.clone();
         device.set_device_lost_callback(move |_, why| {
@@ -293,12 +293,35 @@ impl Shared {
     }
 }
 
+/// Why an adapter is not opened. A browser's reason is an exception, and its trace begins in the
+/// next line.
+fn refusal(name: &str, said: &str) -> String {
+    let exception = said.strip_prefix("JsValue(").and_then(|said| said.lines().next());
+    format!("webgpu: {name}: {}", exception.map_or(said, |line| line.trim_end_matches(')')))
+}
+
 /// An error of `wgpu`.
 fn error(what: &str, e: &wgpu::Error) -> Error {
     match e {
         wgpu::Error::OutOfMemory { .. } => Error::memory(format!("webgpu: {what}: {e}")),
         wgpu::Error::Validation { description, .. } | wgpu::Error::Internal { description, .. } => {
             Error::unsupported(format!("webgpu: {what}: {description}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refusal;
+
+    #[test]
+    fn a_refusal_is_a_sentence() {
+        for (said, gives) in [
+            ("not enough limits", "webgpu: card: not enough limits"),
+            ("JsValue(OperationError: too few\nundefined)", "webgpu: card: OperationError: too few"),
+            ("JsValue(\"no\")", "webgpu: card: \"no\""),
+        ] {
+            assert_eq!(refusal("card", said), gives);
         }
     }
 }

@@ -18,7 +18,9 @@ const finish = (line, code) => {
   // Dawn's threads would keep the process.
   process.exit(code);
 };
-const adapter = await create([]).requestAdapter().catch(() => null);
+// Held to the end: without it, Dawn's threads are gone when a pipeline is to be compiled by one.
+globalThis.gpu = create([]);
+const adapter = await globalThis.gpu.requestAdapter().catch(() => null);
 if (!adapter) finish('skipped: Dawn finds no adapter that it can use', 0);
 
 const wanted = ['maxStorageBuffersPerShaderStage', 'maxComputeWorkgroupStorageSize', 'maxComputeInvocationsPerWorkgroup',

@@ -78,6 +78,7 @@ pub(super) fn rows() -> Vec<Row> {
     rows.extend(unary("gelu_erf", |x| x.gelu(Approximate::None)));
     rows.extend(unary("gelu_tanh", |x| x.gelu(Approximate::Tanh)));
     rows.extend(unary("chain", |x| (x * 1.5 + 0.25).gelu(Approximate::None) * 0.5 + 1.0));
+    rows.extend(unary("chain10", |x| (0..5).fold(x.clone(), |y, _| (&y * x).abs())));
     rows.push(broadcast("bcast_col", &[1024, 1]));
     rows.push(broadcast("bcast_row", &[1024]));
     rows.push(transpose_copy());

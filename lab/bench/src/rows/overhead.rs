@@ -17,8 +17,6 @@ enum Call {
     Add,
     /// The same of a variable: recorded.
     AddGrad,
-    /// Ten different maps in a row, without a tape.
-    Maps,
     /// A thousand recorded sums, one after the other.
     Chain,
     /// And its backward pass.
@@ -36,10 +34,6 @@ fn task<D: DeviceOf + Clone + 'static>(call: Call, data: &mut Data<D>) -> Task {
         Call::Create => boxed(forward(move || Tensor::new([1.0f32, 2.0], &device))),
         Call::Add => boxed(forward(move || &x + &y)),
         Call::AddGrad => boxed(forward(move || &v + &y)),
-        Call::Maps => boxed(forward(move || {
-            let a = (&x + &y).exp().tanh() * &y;
-            (a.abs().sqrt() - &y).sigmoid().maximum(&x) / 2.0
-        })),
         Call::Chain => boxed(forward(chain)),
         Call::ChainBack => boxed(both_ways(chain, vec![v])),
     }
@@ -50,7 +44,6 @@ pub(super) fn rows() -> Vec<Row> {
         (Call::Create, "create2", "2"),
         (Call::Add, "tiny_add", "4"),
         (Call::AddGrad, "tiny_add_grad", "4"),
-        (Call::Maps, "chain10", "4"),
         (Call::Chain, "chain1000_f", "4"),
         (Call::ChainBack, "chain1000_fb", "4"),
     ]
