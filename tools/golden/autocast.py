@@ -100,6 +100,12 @@ ROWS = {
     "solve": lambda t: torch.linalg.solve(definite(t), t(3, 2)),
     "solve_triangular": lambda t: torch.linalg.solve_triangular(definite(t), t(3, 2), upper=True),
     "lstsq": lambda t: torch.linalg.lstsq(definite(t), t(3, 2)).solution,
+    **{
+        op: lambda t, f=getattr(torch.linalg, op): first_of(f(definite(t))) for op in ("ldl_factor", "ldl_factor_ex")
+    },
+    "lu_solve": lambda t: torch.linalg.lu_solve(definite(t), torch.tensor([1, 3, 3], dtype=torch.int32), t(3, 2)),
+    "ldl_solve": lambda t: torch.linalg.ldl_solve(definite(t), torch.tensor([1, 3, 3], dtype=torch.int32), t(3, 2)),
+    "householder_product": lambda t: torch.linalg.householder_product(definite(t), t(3)),
     "mse_loss": lambda t: F.mse_loss(t(2, 3), t(2, 3)),
     "l1_loss": lambda t: F.l1_loss(t(2, 3), t(2, 3)),
     "smooth_l1_loss": lambda t: F.smooth_l1_loss(t(2, 3), t(2, 3)),

@@ -29,6 +29,8 @@ def cases(s):
     cholesky(s)
     systems(s)
     lu(s)
+    factors(s)
+    reflections(s)
     determinants(s)
     qr(s)
     lstsq(s)
@@ -166,6 +168,97 @@ def lu(s):
     add(s, "lu_factor_ex", "singular", f, {"x": x}, grad=False)
 
 
+def plain(x):
+    """The packed factors without pivoting, which PyTorch has on some devices only."""
+    m, n = x.shape[-2:]
+    if m == 0 or n == 0:
+        return x
+    row, column = x[..., :1, :], x[..., 1:, :1] / x[..., :1, :1]
+    rest = plain(x[..., 1:, 1:] - column * row[..., 1:])
+    return torch.cat([row, torch.cat([column, rest], -1)], -2)
+
+
+def factors(s):
+    """Systems of which the factors are known, and factors that have no gradients."""
+    attrs = {"pivot": False}
+    for slug, v in {"plain": near_unit(4, 4), "plain_tall": near_unit(4, 4)[:, :2], "plain_wide": near_unit(2, 3, 3)[:, :2]}.items():
+        v = v.contiguous()
+        k = min(v.shape[-2:])
+        count = torch.arange(1, k + 1, dtype=torch.int32).expand(*v.shape[:-2], k)
+        add(s, "lu_factor", slug, lambda x: (plain(x), count), {"x": v}, attrs, seeded=[0])
+
+        def parts(x):
+            packed = plain(x)
+            ones = torch.eye(x.shape[-2], k, dtype=x.dtype)
+            return torch.zeros(0, dtype=x.dtype), packed[..., :k].tril(-1) + ones, packed[..., :k, :].triu()
+
+        add(s, "lu", slug, parts, {"x": v}, attrs, seeded=[1, 2])
+    f = lambda x: (plain(x), torch.arange(1, 4, dtype=torch.int32), torch.tensor(0, dtype=torch.int32))
+    add(s, "lu_factor_ex", "plain", f, {"x": near_unit(3, 3)}, attrs, seeded=[0])
+
+    def case(slug, x, y, **attrs):
+        x, pivots = L.lu_factor(x)
+        f = lambda x, pivots, y: L.lu_solve(x, pivots, y, **attrs)
+        add(s, "lu_solve", slug, f, {"x": x, "pivots": pivots, "y": y}, attrs)
+
+    noise = normal(4, 4)
+    case("basic", noise, normal(4, 2))
+    case("adjoint", noise, normal(4, 1), adjoint=True)
+    case("right", noise, normal(3, 4), left=False)
+    case("right_adjoint", noise, normal(2, 4), left=False, adjoint=True)
+    case("broadcast", normal(2, 1, 3, 3), normal(2, 3, 1))
+    case("halves", near_unit(11, 11), normal(11, 2))
+    case("f64", normal(3, 3, dtype=F64), normal(3, 2, dtype=F64))
+    case("one", normal(1, 1), normal(1, 2))
+    lu, pivots = L.lu_factor(normal(3, 3, key="s"))
+    fed = {"x": transposed(lu), "pivots": pivots, "y": transposed(normal(3, 2))}
+    add(s, "lu_solve", "strided", lambda x, pivots, y: L.lu_solve(x, pivots, y), fed)
+    fed = {"x": normal(0, 0), "pivots": torch.zeros(0, dtype=torch.int32), "y": normal(0, 2)}
+    add(s, "lu_solve", "empty", lambda x, pivots, y: L.lu_solve(x, pivots, y), fed)
+
+    def symmetric(*shape, **more):
+        x = normal(*shape, **more)
+        return x + x.mT
+
+    x = {
+        "basic": symmetric(4, 4),
+        "definite": definite(3, 3),
+        "batch": symmetric(3, 5, 5),
+        "f64": symmetric(6, 6, dtype=F64),
+        "larger": symmetric(20, 20, dtype=F64),
+        "hollow": torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]]),
+        "one": normal(1, 1),
+        "strided": transposed(symmetric(3, 3, key="s")),
+    }
+    for slug, v in x.items():
+        add(s, "ldl_factor", slug, lambda x: L.ldl_factor(x), {"x": v}, grad=False)
+        v = v.of(v.base) if isinstance(v, View) else v
+        known, pivots = L.ldl_factor(v)
+        fed = {"x": known, "pivots": pivots, "y": normal(*v.shape[:-1], 2)}
+        fed["y"] = fed["y"].to(v.dtype)
+        add(s, "ldl_solve", slug, lambda x, pivots, y: L.ldl_solve(x, pivots, y), fed, grad=False)
+    upper = symmetric(3, 3, key="u").clone()
+    upper[0, 2] = INF
+    add(s, "ldl_factor", "upper_triangle_is_not_read", lambda x: L.ldl_factor(x), {"x": upper}, {"hermitian": True}, grad=False)
+    f = lambda x: L.ldl_factor_ex(x)
+    add(s, "ldl_factor_ex", "basic", f, {"x": symmetric(2, 3, 3)}, grad=False)
+    add(s, "ldl_factor_ex", "singular", f, {"x": torch.diag(torch.tensor([2.0, 0.0, 1.0]))}, grad=False)
+
+
+def reflections(s):
+    def case(slug, x, tau):
+        add(s, "householder_product", slug, lambda x, tau: L.householder_product(x, tau), {"x": x, "tau": tau})
+
+    case("square", normal(3, 3), uniform(0.5, 1.5, 3))
+    case("tall", normal(5, 3), uniform(0.5, 1.5, 3))
+    case("fewer", normal(4, 3), uniform(0.5, 1.5, 2))
+    case("batch", normal(2, 4, 2), uniform(0.5, 1.5, 2, 2))
+    case("halves", 0.3 * normal(12, 10), uniform(0.5, 1.5, 10))
+    case("f64", normal(4, 3, dtype=F64), uniform(0.5, 1.5, 3, dtype=F64))
+    case("strided", transposed(normal(4, 3)), uniform(0.5, 1.5, 3))
+    case("of_qr", *torch.geqrf(normal(4, 3, key="qr")))
+
+
 def determinants(s):
     for op, f, seeded in [("det", L.det, None), ("slogdet", lambda x: tuple(L.slogdet(x)), [1])]:
         add(s, op, "basic", f, {"x": normal(3, 3)}, seeded=seeded)
@@ -198,29 +291,43 @@ def qr(s):
 
 
 def lstsq(s):
-    def case(slug, x, y):
+    def case(slug, x, y, driver="gels", **attrs):
+        tall, k = x.shape[-2] > x.shape[-1], min(x.shape[-2:])
+
         def f(x, y):
-            # Defined for matrices of full rank.
+            known = L.lstsq(x, y, driver=driver, **attrs)
+            if driver != "gels":
+                return tuple(known)
+            # With a gradient of the residuals.
             if x.shape[-2] >= x.shape[-1]:
                 q, r = L.qr(x)
                 solution = L.solve_triangular(r, q.mT @ y, upper=True)
             else:
                 q, r = L.qr(x.mT)
                 solution = q @ L.solve_triangular(r.mT, y, upper=False)
-            known = L.lstsq(x, y, driver="gels")
             assert torch.allclose(solution, known.solution, 1e-3, 1e-3)
-            tall = x.shape[-2] > x.shape[-1]
             residuals = (x @ solution - y).square().sum(-2) if tall else torch.zeros(0, dtype=x.dtype)
-            return solution, residuals
+            return solution, residuals, known.rank, known.singular_values
 
-        seeded = None if x.shape[-2] > x.shape[-1] else [0]
-        add(s, "lstsq", slug, f, {"x": x, "y": y}, seeded=seeded)
+        seeded = [0, 1] if tall and driver == "gels" else [0]
+        add(s, "lstsq", slug, f, {"x": x, "y": y}, {"driver": driver, **attrs}, seeded=seeded)
 
     case("tall", normal(5, 3), normal(5, 2))
     case("wide", normal(2, 4), normal(2, 2))
     case("square", near_unit(3, 3), normal(3, 1))
     case("batch", normal(2, 4, 2), normal(2, 4, 1))
     case("f64", normal(4, 2, dtype=F64), normal(4, 1, dtype=F64))
+    for driver in ["gelsy", "gelsd", "gelss"]:
+        case(f"tall_{driver}", normal(5, 3), normal(5, 2), driver)
+        case(f"wide_{driver}", normal(2, 4), normal(2, 2), driver)
+    case("batch_gelsd", normal(2, 3, 2, dtype=F64), normal(2, 3, 1, dtype=F64), "gelsd")
+    lacking = normal(3, 2) @ torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
+    case("rank_gelsy", lacking.mT.contiguous(), normal(4, 2), "gelsy")
+    case("rank_gelsd", lacking, normal(3, 2), "gelsd")
+    case("rank_gelss", lacking.double(), normal(3, 1, dtype=F64), "gelss")
+    case("rcond", torch.diag(torch.tensor([4.0, 2.0, 0.01])), normal(3, 1), "gelsd", rcond=0.1)
+    f = lambda x, y: tuple(L.lstsq(x, y))
+    add(s, "lstsq", "default", f, {"x": normal(4, 2), "y": normal(4, 1)}, seeded=[0])
 
 
 def settled(v):

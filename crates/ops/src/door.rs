@@ -7,6 +7,7 @@ use crate::array::Array;
 use crate::backend::{Backend, Random};
 use crate::catalogue as op;
 use crate::catalogue::fourier::Norm;
+use crate::catalogue::lstsq::Driver;
 use crate::catalogue::matrix_norm::MatrixOrd;
 use crate::catalogue::qr::QrMode;
 use crate::random::check;
@@ -556,19 +557,33 @@ pub trait Door: Backend {
         "The pseudoinverses of matrices"
         pinv(x: &A<Self>, atol: Option<f64>, rtol: Option<f64>, hermitian: bool) -> A<Self> = op::pinv;
         "Packed LU factors and exchanges of rows"
-        lu_factor(x: &A<Self>) -> (A<Self>, A<Self>) = op::lu_factor;
+        lu_factor(x: &A<Self>, pivot: bool) -> (A<Self>, A<Self>) = op::lu_factor;
         "The same, and the number of the first pivot that is 0"
-        lu_factor_ex(x: &A<Self>) -> (A<Self>, A<Self>, A<Self>) = op::lu_factor_ex;
-        "P, L and U with x = P L U"
-        lu(x: &A<Self>) -> (A<Self>, A<Self>, A<Self>) = op::lu;
+        lu_factor_ex(x: &A<Self>, pivot: bool) -> (A<Self>, A<Self>, A<Self>) = op::lu_factor_ex;
+        "P, L and U with x = P L U, or L and U with x = L U without `pivot`"
+        lu(x: &A<Self>, pivot: bool) -> (A<Self>, A<Self>, A<Self>) = op::lu;
+        "The solution of a system by the results of `lu_factor`"
+        lu_solve(
+            lu: &A<Self>, pivots: &A<Self>, y: &A<Self>, left: bool, adjoint: bool
+        ) -> A<Self> = op::lu_solve;
+        "L and D of symmetric matrices in one, and exchanges of rows"
+        ldl_factor(x: &A<Self>, hermitian: bool) -> (A<Self>, A<Self>) = op::ldl_factor;
+        "The same, and the number of the first block of D that is 0"
+        ldl_factor_ex(x: &A<Self>, hermitian: bool) -> (A<Self>, A<Self>, A<Self>) = op::ldl_factor_ex;
+        "The solution of a system by the results of `ldl_factor`"
+        ldl_solve(ld: &A<Self>, pivots: &A<Self>, y: &A<Self>, hermitian: bool) -> A<Self> = op::ldl_solve;
         "The determinants of matrices"
         det(x: &A<Self>) -> A<Self> = op::det;
         "Signs of determinants, and the logarithms of their magnitudes"
         slogdet(x: &A<Self>) -> (A<Self>, A<Self>) = op::slogdet;
         "Q and R with x = Q R"
         qr(x: &A<Self>, mode: QrMode) -> (A<Self>, A<Self>) = op::qr;
-        "Solutions of least squares, and residuals"
-        lstsq(x: &A<Self>, y: &A<Self>) -> (A<Self>, A<Self>) = op::lstsq;
+        "The first columns of a product of reflections"
+        householder_product(x: &A<Self>, tau: &A<Self>) -> A<Self> = op::householder_product;
+        "Solutions of least squares, residuals, ranks, singular values"
+        lstsq(
+            x: &A<Self>, y: &A<Self>, rcond: Option<f64>, driver: Driver
+        ) -> (A<Self>, A<Self>, A<Self>, A<Self>) = op::lstsq;
         "Eigenvalues and eigenvectors of symmetric matrices"
         eigh(x: &A<Self>, upper: bool) -> (A<Self>, A<Self>) = op::eigh;
         "Eigenvalues of symmetric matrices"

@@ -2,6 +2,7 @@
 //! refused.
 
 use elinvar_core::{DType, ErrorKind};
+use elinvar_ops::catalogue::lstsq::Driver;
 use elinvar_ops::catalogue::matrix_norm::MatrixOrd;
 use elinvar_ops::catalogue::qr::QrMode;
 use elinvar_ops::{Array, Door};
@@ -90,7 +91,7 @@ fn systems() {
         let what = format!("{n} {dtype}");
         near(&times(&a, &R::solve(&a, &y, true).unwrap()), &y, 500.0, &format!("solve {what}"));
         near(&times(&a, &R::inv(&a).unwrap()), &unit(n, dtype), 500.0, &format!("inv {what}"));
-        let (p, l, u) = R::lu(&a).unwrap();
+        let (p, l, u) = R::lu(&a, true).unwrap();
         near(&times(&p, &times(&l, &u)), &a, 16.0, &format!("lu {what}"));
         assert!(numbers(&l).iter().all(|v| v.abs() <= 1.0), "{what}");
         let (sign, log) = R::slogdet(&a).unwrap();
@@ -123,7 +124,7 @@ fn orthogonal_factors() {
                 assert_eq!(numbers(&R::tril(&r, -1).unwrap()).iter().filter(|v| **v != 0.0).count(), 0);
             }
             let y = matrix(m, 2, dtype);
-            let (x, _) = R::lstsq(&a, &y).unwrap();
+            let (x, ..) = R::lstsq(&a, &y, None, Driver::Gels).unwrap();
             let normal = times(&turned(&a), &R::sub(&times(&a, &x), &y).unwrap());
             let size = times(&R::abs(&turned(&a)).unwrap(), &R::abs(&times(&a, &x)).unwrap());
             let sum = R::add(&normal, &size).unwrap();
@@ -227,11 +228,92 @@ fn hard_matrices() {
     }
 }
 
+/// Factors by which systems are solved, with every kind of pivot: of random matrices those of LDL
+/// are blocks of both sizes.
+#[test]
+fn systems_of_known_factors() {
+    each(|n, dtype| {
+        let (a, y, what) = (matrix(n, n, dtype), matrix(n, 2, dtype), format!("{n} {dtype}"));
+        let ones = array(&[(n as f64).sqrt()], &[1], dtype);
+        let a = R::add(&a, &R::mul(&unit(n, dtype), &ones).unwrap()).unwrap();
+        let (lu, pivots) = R::lu_factor(&a, true).unwrap();
+        for (left, adjoint) in [(true, false), (true, true), (false, false), (false, true)] {
+            let of = if adjoint { turned(&a) } else { a.clone() };
+            let y = if left { y.clone() } else { turned(&y) };
+            let x = R::lu_solve(&lu, &pivots, &y, left, adjoint).unwrap();
+            let back = if left { times(&of, &x) } else { times(&x, &of) };
+            near(&back, &y, 500.0, &format!("lu_solve {left} {adjoint} {what}"));
+        }
+        let (p, l, u) = R::lu(&a, false).unwrap();
+        near(&times(&l, &u), &a, 300.0, &format!("lu without pivots {what}"));
+        assert_eq!(p.shape()[..], [0]);
+
+        let symmetric = R::add(&a, &turned(&a)).unwrap();
+        let (ld, pivots) = R::ldl_factor(&symmetric, false).unwrap();
+        let x = R::ldl_solve(&ld, &pivots, &y, false).unwrap();
+        near(&times(&symmetric, &x), &y, 5000.0, &format!("ldl_solve {what}"));
+        assert_eq!(numbers(&R::triu(&ld, 1).unwrap()), vec![0.0; 2 * n * n], "{what}");
+        let noise = matrix(n, n, dtype);
+        let noise = R::add(&noise, &turned(&noise)).unwrap();
+        let (ld, pivots) = R::ldl_factor(&noise, false).unwrap();
+        let x = R::ldl_solve(&ld, &pivots, &y, false).unwrap();
+        let (back, size) = (times(&noise, &x), times(&R::abs(&noise).unwrap(), &R::abs(&x).unwrap()));
+        near(&R::add(&back, &size).unwrap(), &R::add(&y, &size).unwrap(), 100.0, &format!("ldl {what}"));
+        if n == 70 {
+            let negative = R::to_vec::<i32>(&pivots).unwrap().iter().filter(|p| **p < 0).count();
+            assert!(negative > 10 && negative < 2 * n - 10, "{negative} of {what}");
+        }
+    });
+}
+
+/// The reflections of qr, as LAPACK stores them, and what they make.
+#[test]
+fn reflections() {
+    // H1 H2 with H1 = I - tau (1, v) (1, v)^T in three dimensions.
+    let x = array(&[9.0, 9.0, 0.5, 9.0, -0.25, 2.0], &[1, 3, 2], DType::F64);
+    let tau = array(&[1.5, 0.4], &[1, 2], DType::F64);
+    let reflection = |tau: f64, v: [f64; 3]| {
+        let all: Vec<f64> = (0..9).map(|i| f64::from(i / 3 == i % 3) - tau * v[i / 3] * v[i % 3]).collect();
+        array(&all, &[1, 3, 3], DType::F64)
+    };
+    let both = times(&reflection(1.5, [1.0, 0.5, -0.25]), &reflection(0.4, [0.0, 1.0, 2.0]));
+    let got = R::householder_product(&x, &tau).unwrap();
+    near(&got, &R::narrow(&both, 2, 0, 2).unwrap(), 4.0, "two reflections");
+    let one = R::narrow(&tau, 1, 0, 1).unwrap();
+    let got = R::householder_product(&x, &one).unwrap();
+    near(&got, &R::narrow(&reflection(1.5, [1.0, 0.5, -0.25]), 2, 0, 2).unwrap(), 4.0, "one reflection");
+    let kind = |x: &A, tau: &A| R::householder_product(x, tau).unwrap_err().kind();
+    assert_eq!(kind(&turned(&x), &tau), ErrorKind::ShapeMismatch);
+    assert_eq!(kind(&x, &array(&[1.0; 3], &[1, 3], DType::F64)), ErrorKind::ShapeMismatch);
+    assert_eq!(kind(&x, &array(&[1.0; 2], &[2], DType::F64)), ErrorKind::ShapeMismatch);
+    assert_eq!(kind(&x, &one.cast(DType::F32).unwrap()), ErrorKind::DTypeMismatch);
+}
+
+/// The solution of least norm of matrices that lack rank, and what counts for 0.
+#[test]
+fn least_squares_of_any_rank() {
+    let (a, b) = (matrix(9, 2, DType::F64), matrix(2, 6, DType::F64));
+    let (y, a) = (matrix(9, 3, DType::F64), times(&a, &b));
+    for (a, y) in [(a.clone(), y), (turned(&a), matrix(6, 3, DType::F64))] {
+        for driver in [Driver::Gelsy, Driver::Gelsd, Driver::Gelss] {
+            let (x, residuals, rank, s) = R::lstsq(&a, &y, None, driver).unwrap();
+            near(&x, &times(&R::pinv(&a, None, None, false).unwrap(), &y), 500.0, &format!("{driver:?}"));
+            assert_eq!(R::to_vec::<i64>(&rank).unwrap(), [2, 2]);
+            let plain = driver == Driver::Gelsy;
+            assert_eq!(s.shape()[..], if plain { vec![0] } else { vec![2, 6] });
+            let tall = a.shape()[1] > 6;
+            assert_eq!(residuals.shape()[..], if plain || !tall { vec![0] } else { vec![2, 3] });
+        }
+        let rank = R::lstsq(&a, &y, Some(1.0), Driver::Gelsd).unwrap().2;
+        assert_eq!(R::to_vec::<i64>(&rank).unwrap(), [0, 0]);
+    }
+}
+
 #[test]
 fn singular_matrices_say_so() {
     let a = array(&[1.0, 2.0, 2.0, 4.0], &[2, 2], DType::F64);
     let one = |x: &A| R::to_vec::<i32>(x).unwrap();
-    assert_eq!(one(&R::lu_factor_ex(&a).unwrap().2), [2]);
+    assert_eq!(one(&R::lu_factor_ex(&a, true).unwrap().2), [2]);
     assert_eq!(one(&R::inv_ex(&a).unwrap().1), [2]);
     assert_eq!(numbers(&R::det(&a).unwrap()), [0.0]);
     assert!(numbers(&R::inv(&a).unwrap()).iter().all(|v| !v.is_finite()));
@@ -240,6 +322,11 @@ fn singular_matrices_say_so() {
     assert_eq!(one(&info), [2]);
     let l = numbers(&l);
     assert!(l[0] == 2.0 && l[2] == 1.0 && l[3].is_nan(), "{l:?}");
+    let zero = array(&[0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0], &[2, 2, 2], DType::F64);
+    assert_eq!(one(&R::ldl_factor_ex(&zero, false).unwrap().2), [0, 1]);
+    assert_eq!(one(&R::lu_factor_ex(&zero, false).unwrap().2), [1, 1]);
+    let l = numbers(&R::lu_factor(&zero, false).unwrap().0);
+    assert!(l[2] == f64::INFINITY && l[6] == 0.0, "{l:?}");
     let p = R::pinv(&a, None, None, false).unwrap();
     near(&times(&times(&a, &p), &a), &a, 16.0, "pinv of a singular matrix");
 }
@@ -274,7 +361,23 @@ fn refused() {
     assert_eq!(kind(R::matrix_power(&wide, 2)), ErrorKind::ShapeMismatch);
     assert_eq!(kind(R::matrix_norm(&a, MatrixOrd::Number(3.0), [-2, -1], false)), ErrorKind::InvalidArgument);
     assert_eq!(kind(R::matrix_norm(&a, MatrixOrd::Fro, [1, 1], false)), ErrorKind::InvalidArgument);
-    assert_eq!(kind(R::lstsq(&a, &wide).map(|all| all.0)), ErrorKind::ShapeMismatch);
+    let pivots = array(&[1.0, 2.0, 3.0], &[3], DType::F32).cast(DType::I32).unwrap();
+    let pivots = R::broadcast_to(&pivots, &elinvar_core::Shape::new(&[2, 3]).unwrap()).unwrap();
+    let one = R::narrow(&pivots, 1, 0, 1).unwrap();
+    for solve in [|x: &A, p: &A, y: &A| R::lu_solve(x, p, y, true, false), |x: &A, p: &A, y: &A| {
+        R::ldl_solve(x, p, y, false)
+    }] {
+        assert_eq!(kind(solve(&a, &pivots, &wide)), ErrorKind::ShapeMismatch);
+        assert_eq!(kind(solve(&a, &one, &a)), ErrorKind::ShapeMismatch);
+        assert_eq!(kind(solve(&a, &pivots.cast(DType::I64).unwrap(), &a)), ErrorKind::DTypeMismatch);
+        // A row that there is not.
+        for wrong in [-7.0, 9.0] {
+            let wrong = array(&[1.0, wrong, 3.0, 1.0, 2.0, 3.0], &[2, 3], DType::F32);
+            let x = solve(&a, &wrong.cast(DType::I32).unwrap(), &a).and_then(|x| x.to_host());
+            assert_eq!(x.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
+    }
+    assert_eq!(kind(R::lstsq(&a, &wide, None, Driver::Gelsy).map(|all| all.0)), ErrorKind::ShapeMismatch);
 }
 
 #[test]
@@ -291,7 +394,15 @@ fn empty_matrices() {
     assert_eq!(numbers(&R::narrow(&vt, 0, 0, 1).unwrap()), numbers(&unit(3, DType::F32)));
     let (q, r) = R::qr(&turned(&wide), QrMode::Complete).unwrap();
     assert_eq!((&q.shape()[..], &r.shape()[..]), (&[2, 3, 3][..], &[2, 3, 0][..]));
-    let (p, l, u) = R::lu(&turned(&wide)).unwrap();
+    let vectors = array(&[], &[2, 0], DType::F32);
+    assert_eq!(R::ldl_factor_ex(&none, false).unwrap().2.shape()[..], [2]);
+    let pivots = vectors.cast(DType::I32).unwrap();
+    assert_eq!(R::lu_solve(&none, &pivots, &wide, true, false).unwrap().shape()[..], [2, 0, 3]);
+    assert_eq!(R::ldl_solve(&none, &pivots, &wide, false).unwrap().shape()[..], [2, 0, 3]);
+    assert_eq!(numbers(&R::householder_product(&turned(&wide), &vectors).unwrap()).len(), 0);
+    let (x, _, rank, s) = R::lstsq(&wide, &wide, None, Driver::Gelsd).unwrap();
+    assert_eq!((numbers(&x), numbers(&rank), &s.shape()[..]), (vec![0.0; 18], vec![0.0; 2], &[2, 0][..]));
+    let (p, l, u) = R::lu(&turned(&wide), true).unwrap();
     assert_eq!(
         (&p.shape()[..], &l.shape()[..], &u.shape()[..]),
         (&[2, 3, 3][..], &[2, 3, 0][..], &[2, 0, 0][..])

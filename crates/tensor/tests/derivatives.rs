@@ -6,6 +6,7 @@
 
 use elinvar_core::{Element, HostTensor, Result, Scalar, Shape};
 use elinvar_ops::catalogue as op;
+use elinvar_ops::catalogue::lstsq::Driver;
 use elinvar_ops::catalogue::matrix_norm::MatrixOrd;
 use elinvar_ops::catalogue::pad::Mode;
 use elinvar_ops::catalogue::qr::QrMode;
@@ -273,9 +274,12 @@ fn factorisations() {
         ("inv", three(), just(op::inv)),
         ("det", three(), just(op::det)),
         ("slogdet", two.clone(), just(|x| Ok(op::slogdet(x)?.1))),
-        ("lu", three(), just(|x| op::lu(x).and_then(|(_, l, u)| in_a_row(&[&l, &u])))),
-        ("lu of a tall matrix", rest(4, 2), just(|x| Ok(op::lu_factor(x)?.0))),
-        ("lu of a wide matrix", rest(2, 4), just(|x| Ok(op::lu_factor(x)?.0))),
+        ("lu", three(), just(|x| op::lu(x, true).and_then(|(_, l, u)| in_a_row(&[&l, &u])))),
+        ("lu of a tall matrix", rest(4, 2), just(|x| Ok(op::lu_factor(x, true)?.0))),
+        ("lu of a wide matrix", rest(2, 4), just(|x| Ok(op::lu_factor(x, true)?.0))),
+        ("lu without pivots", three(), just(|x| Ok(op::lu_factor(x, false)?.0))),
+        ("lu of a tall matrix without pivots", rest(3, 2), just(|x| Ok(op::lu_factor(x, false)?.0))),
+        ("lu of a wide matrix without pivots", rest(2, 3), just(|x| Ok(op::lu_factor(x, false)?.0))),
         ("qr", three(), just(|x| op::qr(x, QrMode::Reduced).and_then(|(q, r)| in_a_row(&[&q, &r])))),
         ("qr, tall", rest(4, 2), just(|x| op::qr(x, QrMode::Reduced).and_then(|(q, r)| in_a_row(&[&q, &r])))),
         (
@@ -298,6 +302,32 @@ fn factorisations() {
     ]);
 }
 
+/// By the factors, as they are, and by the right-hand sides.
+#[test]
+fn systems_of_known_factors() {
+    let (a, y) = (with_diagonal(&[3, 3], 1, 3.0), some(&[3, 2], 2));
+    let pivots = || of(vec![3i32, 2, 3], &[3]);
+    let left = some(&[2, 3], 4);
+    check(vec![
+        (
+            "lu_solve",
+            vec![a.clone(), y.clone()],
+            pair(move |a, y| op::lu_solve(a, &pivots(), y, true, false)),
+        ),
+        (
+            "lu_solve, transposed",
+            vec![a.clone(), y.clone()],
+            pair(move |a, y| op::lu_solve(a, &pivots(), y, true, true)),
+        ),
+        ("lu_solve, right", vec![a.clone(), left], pair(move |a, y| op::lu_solve(a, &pivots(), y, false, false))),
+        (
+            "ldl_solve",
+            vec![a, y],
+            pair(|a, y| op::ldl_solve(a, &of(vec![2i32, -3, -3], &[3]), y, false)),
+        ),
+    ]);
+}
+
 #[test]
 fn systems() {
     let (a, y) = (with_diagonal(&[2, 3, 3], 1, 5.0), some(&[2, 3, 2], 2));
@@ -315,13 +345,24 @@ fn systems() {
         (
             "lstsq",
             vec![with_diagonal(&[4, 2], 1, 3.0), some(&[4, 1], 2)],
-            pair(|a, y| op::lstsq(a, y).and_then(|(x, r)| in_a_row(&[&x, &r]))),
+            pair(|a, y| op::lstsq(a, y, None, Driver::Gels).and_then(|(x, r, ..)| in_a_row(&[&x, &r]))),
         ),
         (
             "lstsq, wide",
             vec![with_diagonal(&[2, 4], 1, 3.0), some(&[2, 1], 2)],
-            pair(|a, y| Ok(op::lstsq(a, y)?.0)),
+            pair(|a, y| Ok(op::lstsq(a, y, None, Driver::Gels)?.0)),
         ),
+        (
+            "lstsq by singular values",
+            vec![with_diagonal(&[3, 2], 1, 3.0), some(&[3, 1], 2)],
+            pair(|a, y| Ok(op::lstsq(a, y, None, Driver::Gelsd)?.0)),
+        ),
+        (
+            "lstsq by singular values, wide",
+            vec![with_diagonal(&[2, 3], 1, 3.0), some(&[2, 1], 2)],
+            pair(|a, y| Ok(op::lstsq(a, y, None, Driver::Gelsy)?.0)),
+        ),
+        ("householder_product", vec![some(&[4, 3], 1), some(&[2], 5)], pair(op::householder_product)),
         (
             "multi_dot",
             vec![some(&[2, 3], 1), some(&[3, 4], 2), some(&[4, 2], 3)],

@@ -12,7 +12,7 @@ use crate::prelude::*;
 pub fn inv_ex<V: Value>(x: &V) -> Result<(V, V)> {
     autocast!("inv_ex", x => inv_ex(x));
     let inverse = inv::run("inv_ex", x)?;
-    let (_, _, info) = lu_factor_ex(&x.detached())?;
+    let (_, _, info) = lu_factor_ex(&x.detached(), true)?;
     Ok((inverse, info))
 }
 

@@ -1,4 +1,4 @@
-//! lu_factor: the LU factors of matrices, packed, with partial pivoting.
+//! lu_factor: the LU factors of matrices, packed.
 
 use super::linalg::lu::LuFactor;
 use super::linalg::{self, batched, check, matrices, sizes};
@@ -6,15 +6,16 @@ use crate::prelude::*;
 
 /// (LU, pivots): L below the diagonal, with ones on its own, and U on and above it; and with which
 /// row (i32, from 1) each row was exchanged, in turn. The pivot of a column is its element of
-/// largest magnitude, the first among equals; one of 0 stays, with zeros below it.
+/// largest magnitude, the first among equals; one of 0 stays, with zeros below it. Without `pivot`
+/// rows stay where they are, and what is below a pivot of 0 becomes infinite if it is not 0.
 ///
 /// x: [.., m, n]   LU: [.., m, n]   pivots: [.., min(m, n)]
 ///
 /// # Errors
 /// `ShapeMismatch` if x is no matrix; `DTypeMismatch` if it is not of f32 or f64; `OutOfMemory`.
-pub fn lu_factor<V: Value>(x: &V) -> Result<(V, V)> {
-    autocast!("lu_factor", x => lu_factor(x));
-    let [lu, pivots, _] = run("lu_factor", x)?;
+pub fn lu_factor<V: Value>(x: &V, pivot: bool) -> Result<(V, V)> {
+    autocast!("lu_factor", x => lu_factor(x, pivot));
+    let [lu, pivots, _] = run("lu_factor", x, pivot)?;
     Ok((lu, pivots))
 }
 
@@ -22,7 +23,7 @@ pub fn lu_factor<V: Value>(x: &V) -> Result<(V, V)> {
 ///
 /// # Errors
 /// As [`lu_factor`].
-pub(super) fn run<V: Value>(op: &str, x: &V) -> Result<[V; 3]> {
+pub(super) fn run<V: Value>(op: &str, x: &V, pivot: bool) -> Result<[V; 3]> {
     check(op, x)?;
     let (lead, [m, n]) = sizes(x);
     let all = if x.shape().numel() == 0 {
@@ -34,26 +35,14 @@ pub(super) fn run<V: Value>(op: &str, x: &V) -> Result<[V; 3]> {
         let order = crate::catalogue::expand(&order, &linalg::shape(&lead, &[m])?)?;
         return Ok([x.clone(), numbers(&[m.min(n)], DType::I32)?, order]);
     } else {
-        V::apply_many(LuFactor, &[&matrices(x)?])?
+        V::apply_many(LuFactor { pivot }, &[&matrices(x)?])?
     };
     let all = all.iter().map(|v| batched(v, &lead)).collect::<Result<Vec<V>>>()?;
     Ok(all.try_into().expect("three results"))
 }
 
-/// Checks the attribute pivot.
-///
-/// # Errors
-/// `Unsupported` if it is false.
-pub(super) fn check_pivot<V: Value>(a: &Args<V>) -> Result<()> {
-    if linalg::flag(a, "pivot", true)? {
-        return Ok(());
-    }
-    Err(Error::unsupported(format!("{}: pivot is false; factors are made with pivoting only", a.op)))
-}
-
-/// By name: operand x; attribute pivot (absent: true; it can be nothing else).
+/// By name: operand x; attribute pivot (absent: true).
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    check_pivot(a)?;
-    let (lu, pivots) = lu_factor(a.input("x")?)?;
+    let (lu, pivots) = lu_factor(a.input("x")?, linalg::flag(a, "pivot", true)?)?;
     Ok(vec![lu, pivots])
 }

@@ -6,6 +6,7 @@ use crate::fail::OrFail;
 use elinvar_core::Result;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue as op;
+use elinvar_ops::catalogue::lstsq::Driver;
 use elinvar_ops::catalogue::matrix_norm::MatrixOrd;
 use elinvar_ops::catalogue::qr::QrMode;
 
@@ -37,20 +38,40 @@ methods! {
     /// largest.
     fn pinv, try_pinv(atol: Option<f64>, rtol: Option<f64>, hermitian: bool) -> Tensor<B> =
         |x| op::pinv(x, atol, rtol, hermitian);
-    /// (LU, pivots): factors in one matrix, and with which row, from 1, each was exchanged.
-    fn lu_factor, try_lu_factor() -> (Tensor<B>, Tensor<B>) = |x| op::lu_factor(x);
+    /// (LU, pivots): factors in one matrix, and with which row, from 1, each was exchanged; rows stay
+    /// where they are without `pivot`.
+    fn lu_factor, try_lu_factor(pivot: bool) -> (Tensor<B>, Tensor<B>) = |x| op::lu_factor(x, pivot);
     /// [`Tensor::lu_factor`], and 0 or the number, from 1, of the first pivot that is 0.
-    fn lu_factor_ex, try_lu_factor_ex() -> (Tensor<B>, Tensor<B>, Tensor<B>) = |x| op::lu_factor_ex(x);
-    /// (P, L, U) with x = P L U.
-    fn lu, try_lu() -> (Tensor<B>, Tensor<B>, Tensor<B>) = |x| op::lu(x);
+    fn lu_factor_ex, try_lu_factor_ex(pivot: bool) -> (Tensor<B>, Tensor<B>, Tensor<B>) =
+        |x| op::lu_factor_ex(x, pivot);
+    /// (P, L, U) with x = P L U; without `pivot` P is empty and x = L U.
+    fn lu, try_lu(pivot: bool) -> (Tensor<B>, Tensor<B>, Tensor<B>) = |x| op::lu(x, pivot);
+    /// X of A X = y, or X A = y without `left`, of the matrices whose [`Tensor::lu_factor`] this and
+    /// `pivots` are; of their transposes with `adjoint`.
+    fn lu_solve, try_lu_solve(pivots: &Tensor<B>, y: &Tensor<B>, left: bool, adjoint: bool) -> Tensor<B> =
+        |x| op::lu_solve(x, pivots, y, left, adjoint);
+    /// (LD, pivots) of symmetric matrices, as LAPACK's sytrf gives them.
+    fn ldl_factor, try_ldl_factor(hermitian: bool) -> (Tensor<B>, Tensor<B>) = |x| op::ldl_factor(x, hermitian);
+    /// [`Tensor::ldl_factor`], and 0 or the number, from 1, of the first block of D that is 0.
+    fn ldl_factor_ex, try_ldl_factor_ex(hermitian: bool) -> (Tensor<B>, Tensor<B>, Tensor<B>) =
+        |x| op::ldl_factor_ex(x, hermitian);
+    /// X of A X = y, of the matrices whose [`Tensor::ldl_factor`] this and `pivots` are.
+    fn ldl_solve, try_ldl_solve(pivots: &Tensor<B>, y: &Tensor<B>, hermitian: bool) -> Tensor<B> =
+        |x| op::ldl_solve(x, pivots, y, hermitian);
     /// The determinants of matrices.
     fn det, try_det() -> Tensor<B> = |x| op::det(x);
     /// (sign, logabsdet) of the determinants of matrices.
     fn slogdet, try_slogdet() -> (Tensor<B>, Tensor<B>) = |x| op::slogdet(x);
     /// (Q, R) with x = Q R, with the signs of LAPACK.
     fn qr, try_qr(mode: QrMode) -> (Tensor<B>, Tensor<B>) = |x| op::qr(x, mode);
-    /// (solution, residuals) of least squares, of matrices of full rank.
-    fn lstsq, try_lstsq(y: &Tensor<B>) -> (Tensor<B>, Tensor<B>) = |x| op::lstsq(x, y);
+    /// The first columns of the product of the reflections whose vectors are below the diagonal.
+    fn householder_product, try_householder_product(tau: &Tensor<B>) -> Tensor<B> =
+        |x| op::householder_product(x, tau);
+    /// (solution, residuals, rank, singular values) of least squares; what the driver does not give
+    /// is empty.
+    fn lstsq, try_lstsq(
+        y: &Tensor<B>, rcond: Option<f64>, driver: Driver
+    ) -> (Tensor<B>, Tensor<B>, Tensor<B>, Tensor<B>) = |x| op::lstsq(x, y, rcond, driver);
     /// (L, V): eigenvalues of symmetric matrices, ascending, and eigenvectors as columns.
     fn eigh, try_eigh(upper: bool) -> (Tensor<B>, Tensor<B>) = |x| op::eigh(x, upper);
     /// The eigenvalues of symmetric matrices, ascending.

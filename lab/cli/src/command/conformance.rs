@@ -3,8 +3,7 @@
 use crate::args::Conformance;
 use elinvar::{Any, Device, Result};
 use elinvar_cli_support::Verdict;
-use elinvar_conformance::equal::draw;
-use elinvar_conformance::equal::{Plan, equal};
+use elinvar_conformance::equal::{Plan, draw, equal, named};
 use elinvar_conformance::{Options, capabilities, fast, suite};
 use std::io::Write;
 
@@ -50,6 +49,13 @@ fn random(args: &Conformance, device: &Device, out: &mut dyn Write) -> Result<us
         let same = args.random - found.len();
         writeln!(out, "{same} of {} random calls of {work:?} give the bits of the reference", args.random)?;
         found.iter().try_for_each(|difference| writeln!(out, "  {}", difference.what))?;
+        differ += found.len();
+    }
+    for op in named::ops() {
+        let found = named::equal::<Any>(device, op, args.seed, args.random);
+        let same = args.random - found.len();
+        writeln!(out, "{same} of {} random calls of {op} give the bits of the reference", args.random)?;
+        found.iter().try_for_each(|what| writeln!(out, "  {what}"))?;
         differ += found.len();
     }
     Ok(differ)

@@ -184,9 +184,14 @@ pub fn draw(work: Work, dice: &mut Dice, largest: usize) -> Result<Call> {
     })
 }
 
-fn operand(dice: &mut Dice, dtype: DType, shape: &[usize], values: Values) -> Operand {
+pub(super) fn operand(dice: &mut Dice, dtype: DType, shape: &[usize], values: Values) -> Operand {
     let (layout, len) = dice.layout(shape);
     Operand { data: dice.data(dtype, len, values), layout }
+}
+
+/// Memory of this shape without gaps.
+pub(super) fn packed(data: HostData, shape: &[usize]) -> Operand {
+    Operand { data, layout: Layout::contiguous(Shape::new(shape).expect("sizes are small")) }
 }
 
 /// A parameter, a state in the type in which it is computed, a gradient and a scalar.

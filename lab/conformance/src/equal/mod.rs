@@ -2,11 +2,12 @@
 //! values?
 //!
 //! A [`Call`] is drawn from a number, so that a failing one can be repeated alone: [`check`] with
-//! its seed, kind of work and round.
+//! its seed, kind of work and round. [`named`] draws calls of ops that are compositions.
 
 pub mod call;
 pub mod dice;
 pub mod draw;
+pub mod named;
 
 pub use call::{Call, Operand};
 
@@ -15,6 +16,7 @@ use crate::guard::caught;
 use crate::refusal;
 use crate::twist::Work;
 use dice::Dice;
+use elinvar_core::HostTensor;
 use elinvar_ops::Backend;
 use elinvar_reference::Reference;
 
@@ -76,30 +78,40 @@ pub fn check<B: Backend>(
         Ok(call) => call,
         Err(e) => return wrong(format!("could not be drawn: {e:?}")),
     };
-    let run_reference = || call.run::<Reference>(&Default::default());
-    match (caught(|| call.run::<B>(device)), caught(run_reference)) {
-        (Err(panic), _) | (_, Err(panic)) => wrong(format!("{call:?}: {panic}")),
+    let results = (caught(|| call.run::<B>(device)), caught(|| call.run::<Reference>(&Default::default())));
+    let shown = format!("{call:?}");
+    agree::<B>(device, &shown, results).or_else(|what| wrong(format!("{shown}: {what}")))
+}
+
+/// What a run gave: results or an error, or a panic.
+type Ran = Result<elinvar_core::Result<Vec<HostTensor>>, String>;
+
+/// Checks that a backend gave what the reference did: the same bits, or an error of the same kind. A
+/// device without 64-bit floats may refuse a call that shows them, as its operands or what it asks
+/// for.
+fn agree<B: Backend>(device: &B::Device, shown: &str, results: (Ran, Ran)) -> Result<(), String> {
+    match results {
+        (Err(panic), _) | (_, Err(panic)) => Err(panic),
         (Ok(Err(a)), Ok(Err(b))) if a.kind() == b.kind() => Ok(()),
-        // The call shows the dtypes of its operands, and those that it asks for.
         (Ok(Err(e)), Ok(Ok(_)))
             if refusal::says_no_f64(&e)
-                && format!("{call:?}").to_ascii_lowercase().contains("f64")
+                && shown.to_ascii_lowercase().contains("f64")
                 && refusal::lacks_f64::<B>(device) =>
         {
             Ok(())
         }
         (Ok(Ok(a)), Ok(Ok(b))) if a.len() == b.len() => {
-            match a.iter().zip(&b).enumerate().find_map(|(i, (a, b))| bits(a, b).err().map(|m| (i, m))) {
-                None => Ok(()),
-                Some((i, m)) => wrong(format!("{call:?}: result {i}: {m}")),
-            }
+            let same = |(i, (a, b)): (usize, (&HostTensor, &HostTensor))| {
+                bits(a, b).map_err(|m| format!("result {i}: {m}"))
+            };
+            a.iter().zip(&b).enumerate().try_for_each(same)
         }
         (Ok(a), Ok(b)) => {
             let show = |r: elinvar_core::Result<Vec<_>>| match r {
                 Ok(all) => format!("{} results", all.len()),
                 Err(e) => format!("{e:?}"),
             };
-            wrong(format!("{call:?}: {} where the reference gives {}", show(a), show(b)))
+            Err(format!("{} where the reference gives {}", show(a), show(b)))
         }
     }
 }

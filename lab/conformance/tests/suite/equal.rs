@@ -2,8 +2,8 @@
 //! wrong bit.
 
 use elinvar_conformance::equal::draw::WORKS;
-use elinvar_conformance::equal::{Plan, equal};
-use elinvar_conformance::twist::{Twist, Twisted, TwistedDevice};
+use elinvar_conformance::equal::{Plan, equal, named};
+use elinvar_conformance::twist::{Twist, Twisted, TwistedDevice, Work};
 use elinvar_reference::Reference;
 
 #[test]
@@ -33,5 +33,20 @@ fn work_that_was_left_out_is_seen_in_every_kind_of_work() {
         let plan = Plan { rounds: 10, largest: 300, works: vec![work], ..Plan::default() };
         let device = TwistedDevice::new(Twist::without(work));
         assert!(!equal::<Twisted<Reference>>(&device, &plan).is_empty(), "{work:?}");
+    }
+}
+
+/// Of ops that are compositions, too: a wrong bit in a kind of work that they stand on.
+#[test]
+fn calls_by_name_are_equal_and_a_wrong_bit_is_seen() {
+    let echo = TwistedDevice::new(Twist::echo());
+    for op in named::ops() {
+        let differences = named::equal::<Twisted<Reference>>(&echo, op, 1, 12);
+        assert!(differences.is_empty(), "{}", differences.join("\n"));
+    }
+    for (op, work) in [("solve", Work::Contract), ("lu_solve", Work::Gather), ("eigh", Work::Map), ("fft", Work::Contract)] {
+        let device = TwistedDevice::new(Twist::wrong_bit(work));
+        let seen = named::equal::<Twisted<Reference>>(&device, op, 1, 20);
+        assert!(seen.len() >= 4, "{op}: {} of 20", seen.len());
     }
 }

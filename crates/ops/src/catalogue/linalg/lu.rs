@@ -1,8 +1,8 @@
-//! LU factors with partial pivoting, and their gradient.
+//! LU factors, with partial pivoting or with the pivots that are there, and their gradient.
 //!
-//! The pivot of a column is its element of largest magnitude, the first among equals, in the order
-//! that the rows have at that step, as in LAPACK. A column of zeros keeps its zero pivot, with
-//! zeros below it.
+//! With pivoting the pivot of a column is its element of largest magnitude, the first among equals,
+//! in the order that the rows have at that step, as in LAPACK. A column of zeros keeps its zero
+//! pivot, with zeros below it.
 
 use super::triangular::{self, solved, solved_right};
 use super::{LEAF, assembled, block, half, numbers, product, rows_of, turned};
@@ -39,7 +39,7 @@ impl Map<4> for Factor {
     fn lane<L: Lane>(&self, [x, first, pivot, exchanged]: [L; 4]) -> L {
         let zero = L::lit(0.0);
         let x = L::select(exchanged.eq(zero), x, first);
-        L::select(pivot.eq(zero), zero, x / pivot)
+        L::select(pivot.eq(zero) & x.eq(zero), zero, x / pivot)
     }
 }
 compile_map! { 4 Factor; }
@@ -73,7 +73,7 @@ pub(super) struct Factors<B: Backend> {
 }
 
 /// Rows of [b, m, n] in the order [b, k].
-pub(super) fn ordered<V: Value>(x: &V, order: &V) -> Result<V> {
+pub(in crate::catalogue) fn ordered<V: Value>(x: &V, order: &V) -> Result<V> {
     let &[b, k] = &order.shape()[..] else { unreachable!("an order per matrix") };
     let n = x.shape()[2];
     let index = reshape::to_shape(order, &Shape::new(&[b, k, 1])?)?;
@@ -85,6 +85,7 @@ fn places<V: Value>(x: &V, from: usize, len: usize) -> Result<V> {
     narrow(x, 1, from as isize, len)
 }
 
+/// The factors with partial pivoting.
 pub(super) fn factor<B: Backend>(a: &Array<B>) -> Result<Factors<B>> {
     let &[_, m, n] = &a.shape()[..] else { unreachable!("matrices") };
     if n <= LEAF {
@@ -161,6 +162,46 @@ fn small<B: Backend>(a: &Array<B>) -> Result<Factors<B>> {
     Ok(Factors { lu, order, pivots })
 }
 
+/// L and U in one matrix, of [b, m, n], with the pivots that are on the diagonal.
+fn factor_in_place<B: Backend>(a: &Array<B>) -> Result<Array<B>> {
+    let &[_, m, n] = &a.shape()[..] else { unreachable!("matrices") };
+    if n <= LEAF {
+        return small_in_place(a);
+    }
+    let h = if n > m { m } else { half(n) };
+    let left = factor_in_place(&block(a, 0..m, 0..h)?)?;
+    let right = block(a, 0..m, h..n)?;
+    let top = triangular::solve(&block(&left, 0..h, 0..h)?, &rows_of(&right, 0..h)?, false, true)?;
+    if h == m {
+        return assembled(&[(&left, 0, 0), (&top, 0, h)], m, n);
+    }
+    let rest = sub(&rows_of(&right, h..m)?, &product(&rows_of(&left, h..m)?, &top)?)?;
+    assembled(&[(&left, 0, 0), (&top, 0, h), (&factor_in_place(&rest)?, h, h)], m, n)
+}
+
+/// One column after the other.
+fn small_in_place<B: Backend>(a: &Array<B>) -> Result<Array<B>> {
+    let &[_, m, n] = &a.shape()[..] else { unreachable!("matrices") };
+    let none = a.scalar_like(0.0)?;
+    let mut x = a.clone();
+    let mut done = Vec::new();
+    for k in 0..m.min(n) {
+        let (left, wide) = (m - k, n - k);
+        done.push((rows_of(&x, 0..1)?, k, k));
+        if left == 1 {
+            break;
+        }
+        let pivot = block(&x, 0..1, 0..1)?;
+        let l = array::map(&Factor, [&block(&x, 1..left, 0..1)?, &pivot, &pivot, &none])?;
+        if wide > 1 {
+            let (below, own) = (block(&x, 1..left, 1..wide)?, block(&x, 0..1, 1..wide)?);
+            x = array::map(&Eliminate, [&below, &own, &own, &l, &none, &x.scalar_like(1.0)?])?;
+        }
+        done.push((l, k + 1, k));
+    }
+    assembled(&done.iter().map(|(x, row, column)| (x, *row, *column)).collect::<Vec<_>>(), m, n)
+}
+
 impl<B: Backend> Factors<B> {
     /// The exchanges as LAPACK counts them, from 1, of i32: [b, min(m, n)].
     fn pivots(&self) -> Result<Array<B>> {
@@ -174,7 +215,10 @@ impl<B: Backend> Factors<B> {
 /// The packed factors of matrices [b, m, n], the exchanges [b, min(m, n)] (i32) and the order of
 /// rows [b, m] (i64). No size is 0.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::catalogue) struct LuFactor;
+pub(in crate::catalogue) struct LuFactor {
+    /// Is the pivot of a column chosen? Else rows stay where they are.
+    pub pivot: bool,
+}
 
 impl Op for LuFactor {
     fn name(&self) -> &'static str {
@@ -184,9 +228,18 @@ impl Op for LuFactor {
         Saves::OUTPUTS
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        let all = factor(x[0])?;
-        let pivots = all.pivots()?;
-        Ok(Outputs::from_iter([all.lu, pivots, all.order]))
+        if self.pivot {
+            let all = factor(x[0])?;
+            let pivots = all.pivots()?;
+            return Ok(Outputs::from_iter([all.lu, pivots, all.order]));
+        }
+        let &[b, m, n] = &x[0].shape()[..] else { unreachable!("matrices") };
+        let counted = |k: usize, from: i64| -> Result<Array<B>> {
+            let all: Array<B> = view::numbers(x[0], k, from..from + k as i64)?;
+            all.reshape(&Shape::new(&[1, k])?)?.broadcast_to(&Shape::new(&[b, k])?, "lu")
+        };
+        let pivots = counted(m.min(n), 1)?.cast(DType::I32)?;
+        Ok(Outputs::from_iter([factor_in_place(x[0])?, pivots, counted(m, 0)?]))
     }
     /// With k = min(m, n), L1 and U1 the first k rows and columns, and those beyond them as L2
     /// and U2: the gradient by the first k rows and columns is L1^-T P U1^-T, with P the strictly
@@ -266,7 +319,7 @@ impl Op for Solve {
 
 /// The packed factors of [b, m, n], exchanges and order, as constants.
 pub(in crate::catalogue) fn constants<V: Value>(a: &V) -> Result<[V; 3]> {
-    let all = LuFactor.forward(&[a.array()])?;
+    let all = LuFactor { pivot: true }.forward(&[a.array()])?;
     let all: Vec<V> = all.into_iter().map(V::from_array).collect();
     Ok(all.try_into().expect("three results"))
 }

@@ -11,9 +11,11 @@
 pub(super) mod cholesky;
 pub(super) mod determinant;
 pub(super) mod eigh;
+pub(super) mod exchanges;
 pub(super) mod exponential;
 pub(super) mod householder;
 pub(super) mod jacobi;
+pub(super) mod ldl;
 pub(super) mod lu;
 pub(super) mod pseudo;
 pub(super) mod scale;
