@@ -183,6 +183,24 @@ CALLS |= {
 }
 
 
+
+
+def transformed(name):
+    """Pairs are views of complex numbers."""
+
+    def call(f, a, x):
+        of = x["x"] if name == "rfft" else torch.view_as_complex(x["x"])
+        y = getattr(torch.fft, name)(of)
+        return y if name == "irfft" else torch.view_as_real(y)
+
+    return call
+
+
+CALLS |= {name: transformed(name) for name in ["fft", "ifft", "rfft", "irfft"]}
+CALLS |= {
+    name: lambda f, a, x, of=getattr(torch.linalg, name): of(*x.values(), **a)
+    for name in ["lu_factor", "solve", "inv", "qr", "svdvals", "eigh"]
+}
 CALLS |= {name: functional(name) for name in ["cross_entropy", "mse_loss", "huber_loss", "binary_cross_entropy_with_logits", "kl_div", "cosine_similarity"]}
 
 

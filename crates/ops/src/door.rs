@@ -567,11 +567,11 @@ pub trait Door: Backend {
             lu: &A<Self>, pivots: &A<Self>, y: &A<Self>, left: bool, adjoint: bool
         ) -> A<Self> = op::lu_solve;
         "L and D of symmetric matrices in one, and exchanges of rows"
-        ldl_factor(x: &A<Self>, hermitian: bool) -> (A<Self>, A<Self>) = op::ldl_factor;
+        ldl_factor(x: &A<Self>) -> (A<Self>, A<Self>) = op::ldl_factor;
         "The same, and the number of the first block of D that is 0"
-        ldl_factor_ex(x: &A<Self>, hermitian: bool) -> (A<Self>, A<Self>, A<Self>) = op::ldl_factor_ex;
+        ldl_factor_ex(x: &A<Self>) -> (A<Self>, A<Self>, A<Self>) = op::ldl_factor_ex;
         "The solution of a system by the results of `ldl_factor`"
-        ldl_solve(ld: &A<Self>, pivots: &A<Self>, y: &A<Self>, hermitian: bool) -> A<Self> = op::ldl_solve;
+        ldl_solve(ld: &A<Self>, pivots: &A<Self>, y: &A<Self>) -> A<Self> = op::ldl_solve;
         "The determinants of matrices"
         det(x: &A<Self>) -> A<Self> = op::det;
         "Signs of determinants, and the logarithms of their magnitudes"

@@ -249,14 +249,14 @@ fn systems_of_known_factors() {
         assert_eq!(p.shape()[..], [0]);
 
         let symmetric = R::add(&a, &turned(&a)).unwrap();
-        let (ld, pivots) = R::ldl_factor(&symmetric, false).unwrap();
-        let x = R::ldl_solve(&ld, &pivots, &y, false).unwrap();
+        let (ld, pivots) = R::ldl_factor(&symmetric).unwrap();
+        let x = R::ldl_solve(&ld, &pivots, &y).unwrap();
         near(&times(&symmetric, &x), &y, 5000.0, &format!("ldl_solve {what}"));
         assert_eq!(numbers(&R::triu(&ld, 1).unwrap()), vec![0.0; 2 * n * n], "{what}");
         let noise = matrix(n, n, dtype);
         let noise = R::add(&noise, &turned(&noise)).unwrap();
-        let (ld, pivots) = R::ldl_factor(&noise, false).unwrap();
-        let x = R::ldl_solve(&ld, &pivots, &y, false).unwrap();
+        let (ld, pivots) = R::ldl_factor(&noise).unwrap();
+        let x = R::ldl_solve(&ld, &pivots, &y).unwrap();
         let (back, size) = (times(&noise, &x), times(&R::abs(&noise).unwrap(), &R::abs(&x).unwrap()));
         near(&R::add(&back, &size).unwrap(), &R::add(&y, &size).unwrap(), 100.0, &format!("ldl {what}"));
         if n == 70 {
@@ -323,7 +323,7 @@ fn singular_matrices_say_so() {
     let l = numbers(&l);
     assert!(l[0] == 2.0 && l[2] == 1.0 && l[3].is_nan(), "{l:?}");
     let zero = array(&[0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0], &[2, 2, 2], DType::F64);
-    assert_eq!(one(&R::ldl_factor_ex(&zero, false).unwrap().2), [0, 1]);
+    assert_eq!(one(&R::ldl_factor_ex(&zero).unwrap().2), [0, 1]);
     assert_eq!(one(&R::lu_factor_ex(&zero, false).unwrap().2), [1, 1]);
     let l = numbers(&R::lu_factor(&zero, false).unwrap().0);
     assert!(l[2] == f64::INFINITY && l[6] == 0.0, "{l:?}");
@@ -364,9 +364,9 @@ fn refused() {
     let pivots = array(&[1.0, 2.0, 3.0], &[3], DType::F32).cast(DType::I32).unwrap();
     let pivots = R::broadcast_to(&pivots, &elinvar_core::Shape::new(&[2, 3]).unwrap()).unwrap();
     let one = R::narrow(&pivots, 1, 0, 1).unwrap();
-    for solve in [|x: &A, p: &A, y: &A| R::lu_solve(x, p, y, true, false), |x: &A, p: &A, y: &A| {
-        R::ldl_solve(x, p, y, false)
-    }] {
+    for solve in
+        [|x: &A, p: &A, y: &A| R::lu_solve(x, p, y, true, false), |x: &A, p: &A, y: &A| R::ldl_solve(x, p, y)]
+    {
         assert_eq!(kind(solve(&a, &pivots, &wide)), ErrorKind::ShapeMismatch);
         assert_eq!(kind(solve(&a, &one, &a)), ErrorKind::ShapeMismatch);
         assert_eq!(kind(solve(&a, &pivots.cast(DType::I64).unwrap(), &a)), ErrorKind::DTypeMismatch);
@@ -395,10 +395,10 @@ fn empty_matrices() {
     let (q, r) = R::qr(&turned(&wide), QrMode::Complete).unwrap();
     assert_eq!((&q.shape()[..], &r.shape()[..]), (&[2, 3, 3][..], &[2, 3, 0][..]));
     let vectors = array(&[], &[2, 0], DType::F32);
-    assert_eq!(R::ldl_factor_ex(&none, false).unwrap().2.shape()[..], [2]);
+    assert_eq!(R::ldl_factor_ex(&none).unwrap().2.shape()[..], [2]);
     let pivots = vectors.cast(DType::I32).unwrap();
     assert_eq!(R::lu_solve(&none, &pivots, &wide, true, false).unwrap().shape()[..], [2, 0, 3]);
-    assert_eq!(R::ldl_solve(&none, &pivots, &wide, false).unwrap().shape()[..], [2, 0, 3]);
+    assert_eq!(R::ldl_solve(&none, &pivots, &wide).unwrap().shape()[..], [2, 0, 3]);
     assert_eq!(numbers(&R::householder_product(&turned(&wide), &vectors).unwrap()).len(), 0);
     let (x, _, rank, s) = R::lstsq(&wide, &wide, None, Driver::Gelsd).unwrap();
     assert_eq!((numbers(&x), numbers(&rank), &s.shape()[..]), (vec![0.0; 18], vec![0.0; 2], &[2, 0][..]));

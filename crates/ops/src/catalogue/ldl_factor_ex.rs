@@ -9,9 +9,8 @@ use crate::prelude::*;
 ///
 /// # Errors
 /// As [`ldl_factor`](fn@super::ldl_factor).
-pub fn ldl_factor_ex<V: Value>(x: &V, hermitian: bool) -> Result<(V, V, V)> {
-    autocast!("ldl_factor_ex", x => ldl_factor_ex(x, hermitian));
-    let _ = hermitian;
+pub fn ldl_factor_ex<V: Value>(x: &V) -> Result<(V, V, V)> {
+    autocast!("ldl_factor_ex", x => ldl_factor_ex(x));
     let (ld, pivots) = ldl_factor::run("ldl_factor_ex", x)?;
     let diagonal = diagonal(&ld.detached(), 0, -2, -1)?;
     let zero = eq(&diagonal, &diagonal.scalar_like(0.0)?)?;
@@ -20,10 +19,11 @@ pub fn ldl_factor_ex<V: Value>(x: &V, hermitian: bool) -> Result<(V, V, V)> {
     Ok((ld, pivots, info))
 }
 
-/// By name: operand x; attributes hermitian (absent: false) and check_errors (absent: false; it can
-/// be nothing else).
+/// By name: operand x; attributes hermitian (absent: false), which makes no difference to real
+/// matrices, and check_errors (absent: false; it can be nothing else).
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     linalg::no_errors(a)?;
-    let (ld, pivots, info) = ldl_factor_ex(a.input("x")?, linalg::flag(a, "hermitian", false)?)?;
+    linalg::flag(a, "hermitian", false)?;
+    let (ld, pivots, info) = ldl_factor_ex(a.input("x")?)?;
     Ok(vec![ld, pivots, info])
 }

@@ -26,16 +26,16 @@ impl Map<5> for ByBlock {
 compile_map! { 5 ByBlock; }
 
 /// X of A X = `y`, with A that of which `ld` and `pivots` are what
-/// [`ldl_factor`](fn@super::ldl_factor) gives. Batches of A and `y` broadcast. `hermitian` makes no
-/// difference to real matrices. A pivot that names no row is found when the result is read.
+/// [`ldl_factor`](fn@super::ldl_factor) gives. Batches of A and `y` broadcast. A pivot that names no
+/// row is found when the result is read.
 ///
 /// ld: [.., n, n]   pivots: [.., n] (i32)   y: [.., n, k]   result: as y
 ///
 /// # Errors
 /// `ShapeMismatch`; `DTypeMismatch` if `ld` and `y` are not both of f32 or of f64, or `pivots` not of
 /// i32; `DeviceMismatch`; `OutOfMemory`.
-pub fn ldl_solve<V: Value>(ld: &V, pivots: &V, y: &V, hermitian: bool) -> Result<V> {
-    autocast!("ldl_solve", ld, y => ldl_solve(ld, pivots, y, hermitian));
+pub fn ldl_solve<V: Value>(ld: &V, pivots: &V, y: &V) -> Result<V> {
+    autocast!("ldl_solve", ld, y => ldl_solve(ld, pivots, y));
     let n = check_square("ldl_solve", ld)?;
     check("ldl_solve", y)?;
     lu_solve::check_pivots("ldl_solve", ld, pivots)?;
@@ -98,8 +98,9 @@ pub fn ldl_solve<V: Value>(ld: &V, pivots: &V, y: &V, hermitian: bool) -> Result
     batched(&ordered(&outer, &argsort(&order, 1, false)?)?, &lead)
 }
 
-/// By name: operands x (the factors), pivots and y; attribute hermitian (absent: false).
+/// By name: operands x (the factors), pivots and y; attribute hermitian (absent: false), which makes
+/// no difference to real matrices.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    let hermitian = linalg::flag(a, "hermitian", false)?;
-    Ok(vec![ldl_solve(a.input("x")?, a.input("pivots")?, a.input("y")?, hermitian)?])
+    linalg::flag(a, "hermitian", false)?;
+    Ok(vec![ldl_solve(a.input("x")?, a.input("pivots")?, a.input("y")?)?])
 }

@@ -51,13 +51,13 @@ methods! {
     fn lu_solve, try_lu_solve(pivots: &Tensor<B>, y: &Tensor<B>, left: bool, adjoint: bool) -> Tensor<B> =
         |x| op::lu_solve(x, pivots, y, left, adjoint);
     /// (LD, pivots) of symmetric matrices, as LAPACK's sytrf gives them.
-    fn ldl_factor, try_ldl_factor(hermitian: bool) -> (Tensor<B>, Tensor<B>) = |x| op::ldl_factor(x, hermitian);
+    fn ldl_factor, try_ldl_factor() -> (Tensor<B>, Tensor<B>) = |x| op::ldl_factor(x);
     /// [`Tensor::ldl_factor`], and 0 or the number, from 1, of the first block of D that is 0.
-    fn ldl_factor_ex, try_ldl_factor_ex(hermitian: bool) -> (Tensor<B>, Tensor<B>, Tensor<B>) =
-        |x| op::ldl_factor_ex(x, hermitian);
+    fn ldl_factor_ex, try_ldl_factor_ex() -> (Tensor<B>, Tensor<B>, Tensor<B>) =
+        |x| op::ldl_factor_ex(x);
     /// X of A X = y, of the matrices whose [`Tensor::ldl_factor`] this and `pivots` are.
-    fn ldl_solve, try_ldl_solve(pivots: &Tensor<B>, y: &Tensor<B>, hermitian: bool) -> Tensor<B> =
-        |x| op::ldl_solve(x, pivots, y, hermitian);
+    fn ldl_solve, try_ldl_solve(pivots: &Tensor<B>, y: &Tensor<B>) -> Tensor<B> =
+        |x| op::ldl_solve(x, pivots, y);
     /// The determinants of matrices.
     fn det, try_det() -> Tensor<B> = |x| op::det(x);
     /// (sign, logabsdet) of the determinants of matrices.

@@ -149,12 +149,18 @@ struct Kind {
 }
 
 fn drawn(dice: &mut Dice, op: &'static str, takes: Takes) -> NamedCall {
-    let floats = [DType::F32, DType::F32, DType::F32, DType::F64, DType::F64, DType::F64, DType::F16, DType::I64];
+    let floats =
+        [DType::F32, DType::F32, DType::F32, DType::F64, DType::F64, DType::F64, DType::F16, DType::I64];
     let lead = (0..dice.pick(&[0, 0, 1, 1, 2])).map(|_| dice.pick(&[1, 2, 2, 3, 0])).collect();
     let kind = Kind { dtype: dice.pick(&floats), values: dice.values(), lead };
     let mut call = NamedCall { op, inputs: Vec::new(), attrs: BTreeMap::new() };
     match takes {
-        Takes::Square | Takes::Matrix | Takes::System | Takes::Factored | Takes::Least | Takes::Reflections => {
+        Takes::Square
+        | Takes::Matrix
+        | Takes::System
+        | Takes::Factored
+        | Takes::Least
+        | Takes::Reflections => {
             let m = size(dice);
             let square = !matches!(takes, Takes::Matrix | Takes::Least | Takes::Reflections);
             let n = if square && !dice.once_in(20) { m } else { size(dice) };
@@ -174,7 +180,8 @@ fn drawn(dice: &mut Dice, op: &'static str, takes: Takes) -> NamedCall {
         Takes::Pairs | Takes::Reals | Takes::PairsOfAxes | Takes::RealsOfAxes => {
             let pairs = matches!(takes, Takes::Pairs | Takes::PairsOfAxes);
             let several = matches!(takes, Takes::PairsOfAxes | Takes::RealsOfAxes);
-            let mut shape = if several { vec![length(dice).min(40), dice.between(1, 12)] } else { vec![length(dice)] };
+            let mut shape =
+                if several { vec![length(dice).min(40), dice.between(1, 12)] } else { vec![length(dice)] };
             if pairs {
                 shape.push(if dice.once_in(30) { 3 } else { 2 });
             }
@@ -222,7 +229,8 @@ fn beside(call: &mut NamedCall, dice: &mut Dice, takes: Takes, kind: &Kind, [m, 
                 };
                 let all = (0..len).map(|i| row(dice, i % n)).collect();
                 let shape: Vec<usize> = kind.lead.iter().copied().chain([n]).collect();
-                call.inputs.push(("pivots".to_string(), draw::packed(elinvar_core::HostData::I32(all), &shape)));
+                call.inputs
+                    .push(("pivots".to_string(), draw::packed(elinvar_core::HostData::I32(all), &shape)));
             }
             let left = !dice.once_in(3);
             let shape = if left { [n, columns] } else { [columns, n] };

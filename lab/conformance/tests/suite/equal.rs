@@ -44,7 +44,9 @@ fn calls_by_name_are_equal_and_a_wrong_bit_is_seen() {
         let differences = named::equal::<Twisted<Reference>>(&echo, op, 1, 12);
         assert!(differences.is_empty(), "{}", differences.join("\n"));
     }
-    for (op, work) in [("solve", Work::Contract), ("lu_solve", Work::Gather), ("eigh", Work::Map), ("fft", Work::Contract)] {
+    for (op, work) in
+        [("solve", Work::Contract), ("lu_solve", Work::Gather), ("eigh", Work::Map), ("fft", Work::Contract)]
+    {
         let device = TwistedDevice::new(Twist::wrong_bit(work));
         let seen = named::equal::<Twisted<Reference>>(&device, op, 1, 20);
         assert!(seen.len() >= 4, "{op}: {} of 20", seen.len());

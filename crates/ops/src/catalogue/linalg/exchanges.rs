@@ -26,7 +26,7 @@ pub(in crate::catalogue) fn composed<V: Value>(orders: &V) -> Result<V> {
         let pairs = reshape::to_shape(&narrow(&all, 1, 0, 2 * h)?, &Shape::new(&[b, h, 2, m])?)?;
         let both = gather(&narrow(&pairs, 2, 0, 1)?, 3, &narrow(&pairs, 2, 1, 1)?)?;
         let both = reshape::to_shape(&both, &Shape::new(&[b, h, m])?)?;
-        all = if k % 2 == 0 { both } else { concat(&[&both, &narrow(&all, 1, 2 * h as isize, 1)?], 1)? };
+        all = if k == 2 * h { both } else { concat(&[&both, &narrow(&all, 1, 2 * h as isize, 1)?], 1)? };
     }
 }
 
