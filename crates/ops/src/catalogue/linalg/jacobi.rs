@@ -53,33 +53,33 @@ fn tangent<L: Lane>([a, b, c]: [L; 3]) -> L {
     L::select(c.abs().le(L::lit(eps) * (a.sqrt() * b.sqrt())), L::lit(0.0), t)
 }
 
-/// Its cosine.
+/// Its cosine where `side` is 0, else its sine times `side`.
 #[derive(Clone, Copy, Debug)]
-struct Cosine;
+struct Angle;
 
-impl Map<3> for Cosine {
-    const NAME: &'static str = "jacobi_cosine";
-    #[inline(always)]
-    fn lane<L: Lane>(&self, x: [L; 3]) -> L {
-        let (t, one) = (tangent(x), L::lit(1.0));
-        one / t.fma(t, one).sqrt()
-    }
-}
-compile_map! { 3 Cosine; }
-
-/// Its sine, times `side`.
-#[derive(Clone, Copy, Debug)]
-struct Sine;
-
-impl Map<4> for Sine {
-    const NAME: &'static str = "jacobi_sine";
+impl Map<4> for Angle {
+    const NAME: &'static str = "jacobi_angle";
     #[inline(always)]
     fn lane<L: Lane>(&self, [a, b, c, side]: [L; 4]) -> L {
         let (t, one) = (tangent([a, b, c]), L::lit(1.0));
-        side * (t / t.fma(t, one).sqrt())
+        let root = t.fma(t, one).sqrt();
+        L::select(side.eq(L::lit(0.0)), one / root, side * (t / root))
     }
 }
-compile_map! { 4 Sine; }
+compile_map! { 4 Angle; }
+
+/// An element after the rotation: operands are itself, that of the other row, cosine and sine.
+#[derive(Clone, Copy, Debug)]
+struct Rotate;
+
+impl Map<4> for Rotate {
+    const NAME: &'static str = "jacobi_rotate";
+    #[inline(always)]
+    fn lane<L: Lane>(&self, [x, other, cos, sin]: [L; 4]) -> L {
+        other.fma(cos, x * sin)
+    }
+}
+compile_map! { 4 Rotate; }
 
 /// How often each two of n rows meet.
 fn sweeps(n: usize, dtype: DType) -> usize {
@@ -94,7 +94,7 @@ fn sweeps(n: usize, dtype: DType) -> usize {
 /// The rows of x [b, n, w], turned until their first r elements are orthogonal, in some order.
 pub(super) fn orthogonal<B: Backend>(x: &Array<B>, r: usize) -> Result<Array<B>> {
     let n = x.shape()[1];
-    let sides = Array::from_f64s(x.device(), vec![1.0, -1.0], &[2, 1], x.dtype())?;
+    let sides = Array::from_f64s(x.device(), vec![0.0, 1.0, -1.0], &[3, 1], x.dtype())?;
     let mut x = x.clone();
     for round in 0..n * sweeps(n, x.dtype()) {
         x = turn(&x, r, round % 2, &sides)?;
@@ -116,10 +116,10 @@ fn turn<B: Backend>(x: &Array<B>, r: usize, start: usize, sides: &Array<B>) -> R
     let of = rows(Pair, &[3], [&row(0)?, &row(1)?])?;
     let of = reshape::to_shape(&of, &Shape::new(&[b, h, 1, 3])?)?;
     let [p, q, both] = [narrow(&of, 3, 0, 1)?, narrow(&of, 3, 1, 1)?, narrow(&of, 3, 2, 1)?];
-    let cos = array::map(&Cosine, [&p, &q, &both])?;
-    let sin = array::map(&Sine, [&p, &q, &both, sides])?;
+    let angle = array::map(&Angle, [&p, &q, &both, sides])?;
+    let (cos, sin) = (narrow(&angle, 2, 0, 1)?, narrow(&angle, 2, 1, 2)?);
     // (x, y) becomes (s x + c y, c x - s y).
-    let turned = fma(&flip(&pairs, &[2])?, &cos, &mul(&pairs, &sin)?)?;
+    let turned = array::map(&Rotate, [&pairs, &flip(&pairs, &[2])?, &cos, &sin])?;
     let turned = reshape::to_shape(&turned, &Shape::new(&[b, 2 * h, w])?)?;
     let (first, last) = (narrow(x, 1, 0, start)?, narrow(x, 1, (start + 2 * h) as isize, n - start - 2 * h)?);
     let all: Vec<&Array<B>> = [&first, &turned, &last].into_iter().filter(|p| p.shape()[1] > 0).collect();

@@ -5,28 +5,13 @@
 //! pivot, with zeros below it.
 
 use super::triangular::{self, solved, solved_right};
-use super::{LEAF, assembled, block, half, numbers, product, rows_of, turned};
+use super::{LEAF, assembled, block, exchanges, half, numbers, product, rows_of, turned};
 use crate::array;
 use crate::catalogue::{
     abs, add, argmax, argsort, concat, eq, gather, narrow, neg, reshape, sub, tril, triu, view,
 };
-use crate::int::Int;
 use crate::prelude::*;
 use crate::value::cast;
-
-/// Row i of what an exchange of row 0 and row p leaves, if it is not row 0: operands are its
-/// element, that of row 0, i and p.
-#[derive(Clone, Copy, Debug)]
-struct Exchange;
-
-impl IntMap<4> for Exchange {
-    const NAME: &'static str = "lu_exchange";
-    #[inline(always)]
-    fn int<I: Int>(&self, [x, first, i, p]: [I; 4]) -> I {
-        I::select(i.eq(p), first, x)
-    }
-}
-compile_int_map! { 4 Exchange; }
 
 /// Factors of the rows below a pivot: operands are the pivot's column, its element in row 0, the
 /// pivot, and 1 in the row that row 0 is exchanged with.
@@ -111,54 +96,40 @@ pub(super) fn factor<B: Backend>(a: &Array<B>) -> Result<Factors<B>> {
     Ok(Factors { lu, order, pivots })
 }
 
-/// One column after the other.
+/// One column after the other. Columns lie as rows: what a step does to one is a run through
+/// memory, and few columns would be short runs.
 fn small<B: Backend>(a: &Array<B>) -> Result<Factors<B>> {
     let &[b, m, n] = &a.shape()[..] else { unreachable!("matrices") };
+    let taken = m.min(n);
     let counted: Array<B> = view::numbers(a, m, 0..m as i64)?;
-    let mut order = counted.reshape(&Shape::new(&[1, m])?)?.broadcast_to(&Shape::new(&[b, m])?, "lu")?;
     // Column k sees itself at 0.
-    let at = sub(&numbers(a, &[2 * n])?, &a.scalar_like(n as f64)?)?;
-    let mut x = a.clone();
-    let (mut done, mut orders, mut pivots) = (Vec::new(), Vec::new(), Vec::new());
-    for k in 0..m.min(n) {
+    let at = sub(&numbers(a, &[2 * n, 1])?, &a.scalar_like(n as f64)?)?;
+    let mut x = turned(a)?.contiguous()?;
+    let (mut done, mut pivots) = (Vec::new(), Vec::new());
+    for k in 0..taken {
         let left = m - k;
-        let column = reshape::to_shape(&abs(&block(&x, 0..left, k..k + 1)?)?, &Shape::new(&[b, left])?)?;
-        let p = argmax(&column, Some(1), true)?;
-        pivots.push((p.clone(), k));
-        let row = ordered(&x, &p)?;
-        orders.push(gather(&order, 1, &p)?);
+        let column = rows_of(&x, k..k + 1)?;
+        let p = argmax(&abs(&reshape::to_shape(&column, &Shape::new(&[b, left])?)?)?, Some(1), true)?;
+        let place = reshape::to_shape(&p, &Shape::new(&[b, 1, 1])?)?;
+        let own = gather(&x, 2, &crate::catalogue::expand(&place, &Shape::new(&[b, n, 1])?)?)?;
+        pivots.push((p, k));
         if left > 1 {
-            let number = narrow(&counted, 0, 1, left - 1)?;
-            order = array::map_int(
-                &Exchange,
-                [&places(&order, 1, left - 1)?, &places(&order, 0, 1)?, &number, &p],
-            )?;
-            let exchanged = cast(&eq(&number, &p)?, a.dtype())?;
-            let exchanged = reshape::to_shape(&exchanged, &Shape::new(&[b, left - 1, 1])?)?;
+            let exchanged = cast(&eq(&narrow(&counted, 0, 1, left - 1)?, &place)?, a.dtype())?;
             let at = narrow(&at, 0, (n - k) as isize, n)?;
-            let (own, below) = (k..k + 1, 1..left);
-            let l = array::map(
-                &Factor,
-                [
-                    &block(&x, below.clone(), own.clone())?,
-                    &block(&x, 0..1, own.clone())?,
-                    &block(&row, 0..1, own)?,
-                    &exchanged,
-                ],
-            )?;
-            x = array::map(
-                &Eliminate,
-                [&rows_of(&x, below)?, &rows_of(&x, 0..1)?, &row, &l, &exchanged, &at],
-            )?;
+            let (first, below) = (block(&x, 0..n, 0..1)?, block(&x, 0..n, 1..left)?);
+            let of = |v: &Array<B>| rows_of(v, k..k + 1);
+            let l = array::map(&Factor, [&of(&below)?, &of(&first)?, &of(&own)?, &exchanged])?;
+            x = array::map(&Eliminate, [&below, &first, &own, &l, &exchanged, &at])?;
         }
-        done.push(row);
+        done.push(own);
     }
     if m > n {
         done.push(x);
-        orders.push(order);
     }
-    let lu = concat(&done.iter().collect::<Vec<_>>(), 1)?;
-    let order = concat(&orders.iter().collect::<Vec<_>>(), 1)?;
+    let lu = turned(&concat(&done.iter().collect::<Vec<_>>(), 2)?)?.contiguous()?;
+    let from: Array<B> = view::numbers(a, taken, 0..taken as i64)?;
+    let places = concat(&pivots.iter().map(|(p, _)| p).collect::<Vec<_>>(), 1)?;
+    let order = exchanges::composed(&exchanges::orders(&from, &add(&places, &from)?, m)?)?;
     Ok(Factors { lu, order, pivots })
 }
 
