@@ -163,11 +163,11 @@ impl<L: Lane> Lane for Dual<L> {
     fn trunc(self) -> Self {
         Self::constant(self.value.trunc())
     }
-    /// 1 or -1 as the sign was kept or flipped, 0 at 0; the sign's own slope has no effect.
     #[inline(always)]
     fn with_sign_bit(self, sign: Self) -> Self {
         self.copysign(sign)
     }
+    /// 1 or -1 as the sign was kept or flipped, 0 at 0; the sign's own slope has no effect.
     #[inline(always)]
     fn copysign(self, sign: Self) -> Self {
         let one = L::lit(1.0);
