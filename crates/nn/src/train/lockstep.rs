@@ -8,8 +8,9 @@
 //! all must come to a sum, or to the end, in the same round.
 
 use super::pass::{Pass, Passed, scaled};
+use super::shard::Shard;
 use super::shard_sum::{Sent, Slot, SlotSums, Wire};
-use super::shards::{Shard, Sharding, Start};
+use super::shards::{Sharding, Start};
 use super::train_step::TrainStep;
 use crate::Module;
 use crate::across::{Link, Term, Turn, in_shard};

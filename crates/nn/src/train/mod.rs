@@ -45,6 +45,7 @@ mod recorded;
 mod resume;
 mod score;
 mod sending;
+mod shard;
 mod shard_sum;
 mod shards;
 mod source;

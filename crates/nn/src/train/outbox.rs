@@ -1,16 +1,16 @@
 //! Gradients that go to other workers while the backward pass goes on.
 //!
 //! They are those of the last pass of a worker's last shard: with its others, which are done, they
-//! make the worker's sums. A bucket whose sums are all there is given to a thread, which is the only
-//! one that calls the group until the pass has ended.
+//! make the worker's sums. A bucket whose sums are all there is given to a thread, which is the
+//! only one that calls the group until the pass has ended.
 //!
 //! How it can be wrong: buckets in another order than on other workers. So one that is ready waits
 //! for those before it.
 
 use super::pass::{Pass, Passed, scaled};
 use super::sending::Bucket;
+use super::shard::Shard;
 use super::shard_sum::{Sent, Slot, SlotSums, Wire};
-use super::shards::Shard;
 use crate::Param;
 use crate::optim::GradScaler;
 use elinvar_core::{Error, Result, profile};

@@ -143,23 +143,6 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         self.group = Some(group.clone());
         self
     }
-    /// Parts the optimiser's states among the workers of the group (ZeRO-1, as PyTorch's
-    /// `ZeroRedundancyOptimizer`): each updates a share of the parameters, whole ones, and has the
-    /// states of those alone. The weights have the same bits and checkpoints are the same, so a run
-    /// goes on with or without it. Afterwards the optimiser has this worker's states only.
-    #[must_use]
-    pub fn zero1(mut self) -> Self {
-        self.zero1 = true;
-        self
-    }
-    /// Bytes of a bucket of gradients, 25 MiB by default: all that the workers of a group send each
-    /// other at once, while the backward pass of the last shard goes on. The first bucket has 1 MiB
-    /// at most. With 0, gradients are sent when the pass is done. The weights have the same bits.
-    #[must_use]
-    pub fn bucket_bytes(mut self, bytes: usize) -> Self {
-        self.bucket = bytes;
-        self
-    }
     /// Captures steps, and replays them: see [`TrainStep::capture`]. The weights have the same
     /// bits. Batches that are accumulated for a step are on the device together.
     #[must_use]

@@ -68,11 +68,12 @@ pub fn backward<B: Backend>(
 }
 
 /// [`backward`], which tells of each of `variables`, by its place there, while the pass goes on: as
-/// soon as its gradient is final, and once. `None` is told of one on which the outputs do not depend.
+/// soon as its gradient is final, and once. `None` is told of one on which the outputs do not
+/// depend.
 ///
 /// Gradients and their bits are those of [`backward`]. A variable's hooks run before it is told.
-/// While the pass has a segment of [`crate::checkpoint`] before it, nothing is told: the segment may
-/// read any variable.
+/// While the pass has a segment of [`crate::checkpoint`] before it, nothing is told: the segment
+/// may read any variable.
 ///
 /// # Errors
 /// As [`backward`]; `InvalidArgument` if one is no variable, or is given twice; those of `told`,

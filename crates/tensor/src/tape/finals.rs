@@ -25,8 +25,8 @@ pub(crate) struct Finals<'f, 't, B: Backend> {
     left: BTreeMap<u64, usize>,
     /// The oldest node that reads each, and the variable's node, as of the last look.
     order: BTreeSet<(u64, u64)>,
-    /// The oldest node that may add to others than its operands. Before the first look all are to be
-    /// expected.
+    /// The oldest node that may add to others than its operands. Before the first look all are to
+    /// be expected.
     beyond: Option<u64>,
     told: &'f mut Told<'t, B>,
 }

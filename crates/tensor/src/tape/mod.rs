@@ -4,6 +4,7 @@ pub(crate) mod backward;
 pub(crate) mod checkpoint;
 pub(crate) mod derivative;
 pub(crate) mod finals;
+mod free;
 pub(crate) mod gradients;
 pub(crate) mod mode;
 pub(crate) mod node;

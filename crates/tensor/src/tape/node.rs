@@ -29,12 +29,12 @@ pub(crate) fn next_id() -> u64 {
 /// for a recorded op on a few elements.
 pub(crate) struct Edges<B: Backend> {
     count: usize,
-    first: Edge<B>,
-    second: Edge<B>,
-    others: Option<Box<[Edge<B>]>>,
+    pub(super) first: Edge<B>,
+    pub(super) second: Edge<B>,
+    pub(super) others: Option<Box<[Edge<B>]>>,
 }
 
-type Edge<B> = Option<Arc<Node<B>>>;
+pub(super) type Edge<B> = Option<Arc<Node<B>>>;
 
 impl<B: Backend> Edges<B> {
     #[inline(always)]
@@ -60,7 +60,7 @@ pub type Hook<B> = Box<dyn Fn(&Tensor<B>) -> Option<Tensor<B>> + Send + Sync>;
 pub(crate) struct Node<B: Backend> {
     pub(crate) id: u64,
     pub(crate) name: Option<Box<str>>,
-    state: RwLock<State<B>>,
+    pub(super) state: RwLock<State<B>>,
     /// Rare, so boxed to keep nodes small.
     extras: Mutex<Option<Box<Extras<B>>>>,
     has_extras: AtomicBool,
@@ -266,57 +266,6 @@ impl<B: Backend> Node<B> {
             return vec![];
         }
         self.extras(|e| e.hooks.iter().map(|h| h.1.clone()).collect())
-    }
-}
-
-/// Long chains of nodes are freed in a loop: the derived drop would recurse and overflow the stack.
-impl<B: Backend> Drop for Live<B> {
-    fn drop(&mut self) {
-        let mut waiting = SmallVec::new();
-        take(&mut self.inputs, &mut waiting);
-        while let Some(mut node) = waiting.pop() {
-            match Arc::get_mut(&mut node) {
-                Some(node) => release(&mut node.state, &mut waiting),
-                // There is a weak reference (`Arc::get_mut` needs none), which may be upgraded
-                // concurrently.
-                None => let_go(node, &mut waiting),
-            }
-        }
-    }
-}
-
-/// Nodes without other owners.
-type Waiting<B> = SmallVec<[Arc<Node<B>>; 4]>;
-
-/// Takes the edges out of a node that is being dropped.
-fn release<B: Backend>(state: &mut RwLock<State<B>>, waiting: &mut Waiting<B>) {
-    let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
-    match state {
-        State::Live(live) => take(&mut live.inputs, waiting),
-        State::Result(..) => {
-            if let State::Result(run, _) = std::mem::replace(state, State::Freed) {
-                waiting.push(run);
-            }
-        }
-        State::Leaf | State::Freed => {}
-    }
-}
-
-fn take<B: Backend>(inputs: &mut Edges<B>, waiting: &mut Waiting<B>) {
-    let mut one = |edge: &mut Edge<B>| match edge.take() {
-        Some(node) if Arc::strong_count(&node) == 1 => waiting.push(node),
-        Some(node) => let_go(node, waiting),
-        None => {}
-    };
-    one(&mut inputs.first);
-    one(&mut inputs.second);
-    inputs.others.iter_mut().flatten().for_each(one);
-}
-
-/// It has other owners; if they drop it concurrently, exactly one of them gets the node here.
-fn let_go<B: Backend>(node: Arc<Node<B>>, waiting: &mut Waiting<B>) {
-    if let Some(mut node) = Arc::into_inner(node) {
-        release(&mut node.state, waiting);
     }
 }
 

@@ -9,9 +9,9 @@
 //! a worker. Gradients are summed bucket after bucket; those of the last shard become final evenly
 //! over its backward pass, which is two thirds of its time.
 //!
-//! How it can be wrong: switches that are shared, workers of different speeds, layers whose size and
-//! time do not go together, memory and cores that sums take from the pass. None of them is in the
-//! model.
+//! How it can be wrong: switches that are shared, workers of different speeds, layers whose size
+//! and time do not go together, memory and cores that sums take from the pass. None of them is in
+//! the model.
 
 use crate::args::Schedule;
 use elinvar::Result;

@@ -76,8 +76,8 @@ impl Mpi {
     /// Loads a library, by its name or one of the usual ones, and initialises it.
     ///
     /// # Errors
-    /// `DriverMissing` without a library that fits; `Unsupported` if it is for programs of one thread;
-    /// `Io` if it cannot be initialised.
+    /// `DriverMissing` without a library that fits; `Unsupported` if it is for programs of one
+    /// thread; `Io` if it cannot be initialised.
     pub fn start(named: Option<&str>) -> Result<Mpi> {
         let library = open(named)?;
         let abi = abi_of(&library)?;
