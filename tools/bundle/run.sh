@@ -6,8 +6,8 @@
 # usage: run.sh [DIRECTORY] [models]      where results are written: one .json and one .log (here, if no directory is given)
 #
 # With `models` it measures whole models alone: GPT-2's step of training in each precision with time and peak memory, tokens that
-# are written, small steps, BERT; and PyTorch's, eager, compiled and as CUDA graphs. TINY=1 takes a small model instead of GPT-2, by
-# which this script can be tried on any device (DEVICE, and TORCH_DEVICE of PyTorch). OPS: only these of the golden cases.
+# are written, small steps, BERT; and PyTorch's, eager, compiled and as CUDA graphs. TINY=1 takes a small model instead of GPT-2, and of
+# the small steps the least, by which this script can be tried on any device (DEVICE, and TORCH_DEVICE of PyTorch). OPS: only these of the golden cases.
 #
 # Every step has a limit of its own, and what is left of the whole at most. A step that fails is noted, and the next one runs.
 
@@ -157,14 +157,15 @@ EOF
 
 # Whole models: ours, plain and captured, with the peak of memory; then PyTorch's.
 models() {
-    tiny= torch_tiny=
-    if [ "${TINY:-0}" = 1 ]; then tiny=1 torch_tiny=--tiny; fi
-    seconds=${BENCH_SECONDS:-0.5}
-    step models 200 env ELINVAR_BENCH_TINY="$tiny" ./elinvar-lab bench --device "$device" --seconds "$seconds" --all models
-    step models-small 60 ./elinvar-lab bench --device "$device" --seconds "$seconds" training "|bert_fwd|"
+    tiny= torch_tiny= small='training |bert_fwd|'
+    if [ "${TINY:-0}" = 1 ]; then tiny=1 torch_tiny=--tiny small='|train_mlp|'; fi
+    # Not `seconds`, which each step sets to what it took.
+    each=${BENCH_SECONDS:-0.5}
+    step models 200 env ELINVAR_BENCH_TINY="$tiny" ./elinvar-lab bench --device "$device" --seconds "$each" --all models
+    step models-small 60 ./elinvar-lab bench --device "$device" --seconds "$each" $small
     step models-count 20 ./elinvar-lab bench --count
     # Without a torch that knows the GPU it says so, and nothing is lost.
-    step torch-models 230 python3 torch_models.py --device "${TORCH_DEVICE:-cuda}" --seconds "$seconds" $torch_tiny
+    step torch-models 230 python3 torch_models.py --device "${TORCH_DEVICE:-cuda}" --seconds "$each" $torch_tiny
 }
 
 same=true
