@@ -1,5 +1,5 @@
-//! Products by a vendor's library, on emulated devices: which it takes, however their factors lie in
-//! memory, and that they are right.
+//! Products by a vendor's library, on emulated devices: which it takes, however their factors lie
+//! in memory, and that they are right.
 //!
 //! What the library is, is read once in a process; so each is tried in a child of this test.
 

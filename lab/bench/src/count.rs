@@ -1,9 +1,9 @@
 //! Counts of a step of training: kernels, launches, bytes moved. They depend on no clock, so they
 //! are the same on every machine.
 //!
-//! The device is the null driver's, which is given all work and does none, or any GPU, whose kernels
-//! may be others. What a launch moves is taken for the memory that it is given, whole: more than it
-//! reads where it looks at a part.
+//! The device is the null driver's, which is given all work and does none, or any GPU, whose
+//! kernels may be others. What a launch moves is taken for the memory that it is given, whole: more
+//! than it reads where it looks at a part.
 
 use crate::data::Data;
 use crate::rows::training::{Kind as Step, Made, Model};

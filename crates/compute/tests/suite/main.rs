@@ -1,7 +1,7 @@
 //! Raw calls: the bits of the library's ops on every backend, bad arguments, threads, random calls.
 //!
-//! The names of ROCm's libraries are read once in a process: what is tried on it is tried in a child
-//! of these tests.
+//! The names of ROCm's libraries are read once in a process: what is tried on it is tried in a
+//! child of these tests.
 
 mod arguments;
 mod equal;

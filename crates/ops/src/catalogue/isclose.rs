@@ -8,8 +8,8 @@ use crate::prelude::*;
 use crate::value::cast;
 
 /// |x - y| <= atol + rtol |y|, as bool, elementwise, operands broadcast. Infinite numbers are close
-/// to themselves alone, and NaN to NaN if `equal_nan`. The distance of integers is exact, and what they
-/// may be apart is computed in f64.
+/// to themselves alone, and NaN to NaN if `equal_nan`. The distance of integers is exact, and what
+/// they may be apart is computed in f64.
 ///
 /// # Errors
 /// `InvalidArgument` if a tolerance is negative or NaN; `ShapeMismatch`; `DTypeMismatch`;
@@ -43,8 +43,8 @@ fn tolerance<V: Value>(y: &V, rtol: f64, atol: f64) -> Result<V> {
     add(&abs(&mul(y, &y.scalar_like(rtol)?)?)?, &y.scalar_like(atol)?)
 }
 
-/// Integers whose distance, which is below 2^64, is within the tolerance. Both are i64 less 2^63, so
-/// that their order is that of i64; what the tolerance has beyond 2^64 the conversion cuts off.
+/// Integers whose distance, which is below 2^64, is within the tolerance. Both are i64 less 2^63,
+/// so that their order is that of i64; what the tolerance has beyond 2^64 the conversion cuts off.
 fn integers_are_near<V: Value>(x: &V, y: &V, rtol: f64, atol: f64) -> Result<V> {
     let (x, y) = (cast(x, DType::I64)?, cast(y, DType::I64)?);
     let half = y.scalar_like(i64::MIN)?;
