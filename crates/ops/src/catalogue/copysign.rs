@@ -1,5 +1,5 @@
-//! copysign: the magnitude of x with the sign of y; NaN has none, and counts as positive. Exact. The
-//! gradient at x = 0 and by y is 0.
+//! copysign: the magnitude of x with the sign of y; NaN has none, and counts as positive. Exact.
+//! The gradient at x = 0 and by y is 0.
 
 use crate::prelude::*;
 
