@@ -64,8 +64,8 @@ fn maps_in_a_row_are_one_kernel() {
     }
 }
 
-/// Where kernels should be short, light maps are one kernel all the same, and each other is one, with
-/// a few light ones.
+/// Where kernels should be short, light maps are one kernel all the same, and each other is one,
+/// with a few light ones.
 fn short_kernels<D: Driver>(d: &GpuDevice<D>) {
     let numbers: Vec<f32> = (0..300).map(|i| 0.3 + i as f32 / 250.0).collect();
     let x = Tensor::<Gpu<D>>::from_vec(numbers.clone(), &[300], d);
