@@ -3,27 +3,11 @@
 use super::linalg::lu::ordered;
 use super::linalg::triangular::solved;
 use super::linalg::{self, batched, check, check_square, exchanges, sizes, together, turned};
-use super::{abs, add, argsort, cumsum, diagonal, eq, expand, gather, logical_and, lt, ne, pad::Mode};
-use super::{lu_solve, pad, remainder, reshape, sub, unsqueeze, view, where_};
+use super::{abs, add, argsort, cumsum, diagonal, div::div, eq, expand, gather, logical_and, lt, mul, ne};
+use super::pad::{Mode, pad};
+use super::{lu_solve, remainder, reshape, sub, unsqueeze, view, where_};
 use crate::prelude::*;
 use crate::value::cast;
-
-/// A row of D^-1 y: operands are the row's element of y, that of the other row of its block of D,
-/// what D has on the diagonal in these rows, and beside it, which is 0 in a block of 1 x 1.
-#[derive(Clone, Copy, Debug)]
-pub struct ByBlock;
-
-impl Map<5> for ByBlock {
-    const NAME: &'static str = "ldl_block";
-    #[inline(always)]
-    fn lane<L: Lane>(&self, [y, z, d, f, e]: [L; 5]) -> L {
-        let one = L::lit(1.0);
-        let (own, other) = (d / e, f / e);
-        let pair = (other * (y / e) - z / e) / own.fma(other, -one);
-        L::select(e.eq(L::lit(0.0)), y / d, pair)
-    }
-}
-compile_map! { 5 ByBlock; }
 
 /// X of A X = `y`, with A that of which `ld` and `pivots` are what
 /// [`ldl_factor`](fn@super::ldl_factor) gives. Batches of A and `y` broadcast. A pivot that names no
@@ -76,7 +60,7 @@ pub fn ldl_solve<V: Value>(ld: &V, pivots: &V, y: &V) -> Result<V> {
     let l = where_(&logical_and(&below, &unsqueeze(&first, 1)?)?, &l.scalar_like(0.0)?, &l)?;
 
     let d = diagonal(&a, 0, 1, 2)?;
-    let none = d.scalar_like(0.0)?;
+    let (none, one_of_d) = (d.scalar_like(0.0)?, d.scalar_like(1.0)?);
     let beside = if n == 1 {
         expand(&none, d.shape())?
     } else {
@@ -92,8 +76,16 @@ pub fn ldl_solve<V: Value>(ld: &V, pivots: &V, y: &V) -> Result<V> {
 
     let inner = solved(&l, &ordered(&of, &order)?, false, true)?;
     let column = |v: &V| unsqueeze(v, 2);
-    let [own, of_other] = [column(&d)?, column(&gather(&d, 1, &other)?)?];
-    let scaled = map(ByBlock, [&inner, &ordered(&inner, &other)?, &own, &of_other, &column(&beside)?])?;
+    // By rows (d, e) and (e, f) of a block, over e; of a block of 1 x 1, e is 1, f too, and the other
+    // row has no part in it.
+    let single = eq(&beside, &none)?;
+    let e = column(&where_(&single, &one_of_d, &beside)?)?;
+    let f = where_(&single, &one_of_d, &gather(&d, 1, &other)?)?;
+    let (d, f) = (div(&column(&d)?, &e)?, div(&column(&f)?, &e)?);
+    let rest = where_(&column(&single)?, &none, &ordered(&inner, &other)?)?;
+    let rest = sub(&mul(&f, &div(&inner, &e)?)?, &div(&rest, &e)?)?;
+    let pair = cast(&eq(&single, &single.scalar_like(false)?)?, d.dtype())?;
+    let scaled = div(&rest, &sub(&mul(&d, &f)?, &column(&pair)?)?)?;
     let outer = solved(&turned(&l)?, &scaled, true, true)?;
     batched(&ordered(&outer, &argsort(&order, 1, false)?)?, &lead)
 }
