@@ -147,8 +147,9 @@ pub struct Run {
     pub zero1: bool,
     /// Bytes of gradients that workers send at once during the backward pass [default: 25 MiB]
     ///
-    /// The first are sent from 1 MiB on. With 0 all are sent when the pass is done. The weights
-    /// have the same bits.
+    /// The first are sent from 1 MiB on. With 0 all are sent when the pass is done.
+    ///
+    /// The weights have the same bits.
     #[arg(long, value_name = "BYTES")]
     pub bucket_bytes: Option<usize>,
     /// Decides the split of the data, the first weights and the order of the batches [default: 0]

@@ -117,8 +117,8 @@ pub struct Conformance {
     #[arg(long, value_name = "K/N", value_parser = part)]
     pub part: Option<(usize, usize)>,
     /// Afterwards also draw this many calls of each kind of work, and of each op of linear algebra
-    /// and Fourier transforms, with random shapes, strides and values, of which the device must give
-    /// the bits of the reference
+    /// and Fourier transforms, with random shapes, strides and values, of which the device must
+    /// give the bits of the reference
     #[arg(long, value_name = "CALLS", default_value_t = 0)]
     pub random: usize,
     /// Another number draws other calls

@@ -143,7 +143,7 @@ fn bench_is_told_its_rows_by_the_environment() {
         ("|create2|,overhead|tiny_add|", &["bench", "--list"][..], 2),
         ("attention", &["bench", "--list"], 4),
         ("attention", &["bench", "--list", "inference"], 6),
-        ("", &["bench", "--list"], 103),
+        ("", &["bench", "--list"], 107),
     ] {
         let o = Command::new(env!("CARGO_BIN_EXE_elinvar-lab"))
             .args(args)

@@ -4,8 +4,8 @@ use super::linalg::{self, info};
 use super::{diagonal, eq, gt, ldl_factor, logical_and};
 use crate::prelude::*;
 
-/// (LD, pivots) of [`ldl_factor`](fn@super::ldl_factor), and for each matrix (i32) 0, or the number,
-/// from 1, of the first block of D that is a 0.
+/// (LD, pivots) of [`ldl_factor`](fn@super::ldl_factor), and for each matrix (i32) 0, or the
+/// number, from 1, of the first block of D that is a 0.
 ///
 /// # Errors
 /// As [`ldl_factor`](fn@super::ldl_factor).

@@ -10,14 +10,14 @@ use crate::prelude::*;
 use crate::value::cast;
 
 /// X of A X = `y`, with A that of which `ld` and `pivots` are what
-/// [`ldl_factor`](fn@super::ldl_factor) gives. Batches of A and `y` broadcast. A pivot that names no
-/// row is found when the result is read.
+/// [`ldl_factor`](fn@super::ldl_factor) gives. Batches of A and `y` broadcast. A pivot that names
+/// no row is found when the result is read.
 ///
 /// ld: [.., n, n]   pivots: [.., n] (i32)   y: [.., n, k]   result: as y
 ///
 /// # Errors
-/// `ShapeMismatch`; `DTypeMismatch` if `ld` and `y` are not both of f32 or of f64, or `pivots` not of
-/// i32; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch`; `DTypeMismatch` if `ld` and `y` are not both of f32 or of f64, or `pivots` not
+/// of i32; `DeviceMismatch`; `OutOfMemory`.
 pub fn ldl_solve<V: Value>(ld: &V, pivots: &V, y: &V) -> Result<V> {
     autocast!("ldl_solve", ld, y => ldl_solve(ld, pivots, y));
     let n = check_square("ldl_solve", ld)?;
@@ -76,8 +76,8 @@ pub fn ldl_solve<V: Value>(ld: &V, pivots: &V, y: &V) -> Result<V> {
 
     let inner = solved(&l, &ordered(&of, &order)?, false, true)?;
     let column = |v: &V| unsqueeze(v, 2);
-    // By rows (d, e) and (e, f) of a block, over e; of a block of 1 x 1, e is 1, f too, and the other
-    // row has no part in it.
+    // By rows (d, e) and (e, f) of a block, over e; of a block of 1 x 1, e is 1, f too, and the
+    // other row has no part in it.
     let single = eq(&beside, &none)?;
     let e = column(&where_(&single, &one_of_d, &beside)?)?;
     let f = where_(&single, &one_of_d, &gather(&d, 1, &other)?)?;
@@ -90,8 +90,8 @@ pub fn ldl_solve<V: Value>(ld: &V, pivots: &V, y: &V) -> Result<V> {
     batched(&ordered(&outer, &argsort(&order, 1, false)?)?, &lead)
 }
 
-/// By name: operands x (the factors), pivots and y; attribute hermitian (absent: false), which makes
-/// no difference to real matrices.
+/// By name: operands x (the factors), pivots and y; attribute hermitian (absent: false), which
+/// makes no difference to real matrices.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     linalg::flag(a, "hermitian", false)?;
     Ok(vec![ldl_solve(a.input("x")?, a.input("pivots")?, a.input("y")?)?])

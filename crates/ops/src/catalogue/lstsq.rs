@@ -36,10 +36,10 @@ impl Driver {
 }
 
 /// (solution, residuals, rank, singular values): X of least |`x` X - `y`|, the least of them where
-/// there are several. All but [`Driver::Gels`] count as rank (i64) the singular values above `rcond`
-/// times the largest, and the others for 0; without `rcond` it is the larger size times the distance
-/// from 1 to the next number. Residuals are the squares of the norms, if m > n; what a driver does not
-/// give is empty, \[0\]. Only the solution and the residuals have gradients.
+/// there are several. All but [`Driver::Gels`] count as rank (i64) the singular values above
+/// `rcond` times the largest, and the others for 0; without `rcond` it is the larger size times the
+/// distance from 1 to the next number. Residuals are the squares of the norms, if m > n; what a
+/// driver does not give is empty, \[0\]. Only the solution and the residuals have gradients.
 ///
 /// x: [.., m, n]   y: [.., m, k], or vectors: the shape of x without its last axis
 /// solution: [.., n, k]   residuals: [.., k]   rank: [..]   singular values: [.., min(m, n)]

@@ -6,8 +6,8 @@ use super::{add, eq, narrow, tril, triu, unsqueeze, view};
 use crate::prelude::*;
 use crate::value::cast;
 
-/// (P, L, U) with `x` = P L U, the factors of [`lu_factor`](fn@super::lu_factor). Without `pivot` P is
-/// empty, \[0\], and `x` = L U.
+/// (P, L, U) with `x` = P L U, the factors of [`lu_factor`](fn@super::lu_factor). Without `pivot` P
+/// is empty, \[0\], and `x` = L U.
 ///
 /// x: [.., m, n]   P: [.., m, m]   L: [.., m, k]   U: [.., k, n], k = min(m, n)
 ///

@@ -11,7 +11,8 @@ use crate::value::cast;
 /// [`lu_factor`](fn@super::lu_factor) gives; with `adjoint` of its transpose. Batches of A and `y`
 /// broadcast. A pivot that names no row is found when the result is read.
 ///
-/// lu: [.., n, n]   pivots: [.., n] (i32)   y: [.., n, k], or [.., k, n] without `left`   result: as y
+/// lu: [.., n, n]   pivots: [.., n] (i32)   y: [.., n, k], or [.., k, n] without `left`   result:
+/// as y
 ///
 /// # Errors
 /// `ShapeMismatch`; `DTypeMismatch` if `lu` and `y` are not both of f32 or of f64, or `pivots` not

@@ -38,16 +38,16 @@ methods! {
     /// largest.
     fn pinv, try_pinv(atol: Option<f64>, rtol: Option<f64>, hermitian: bool) -> Tensor<B> =
         |x| op::pinv(x, atol, rtol, hermitian);
-    /// (LU, pivots): factors in one matrix, and with which row, from 1, each was exchanged; rows stay
-    /// where they are without `pivot`.
+    /// (LU, pivots): factors in one matrix, and with which row, from 1, each was exchanged; rows
+    /// stay where they are without `pivot`.
     fn lu_factor, try_lu_factor(pivot: bool) -> (Tensor<B>, Tensor<B>) = |x| op::lu_factor(x, pivot);
     /// [`Tensor::lu_factor`], and 0 or the number, from 1, of the first pivot that is 0.
     fn lu_factor_ex, try_lu_factor_ex(pivot: bool) -> (Tensor<B>, Tensor<B>, Tensor<B>) =
         |x| op::lu_factor_ex(x, pivot);
     /// (P, L, U) with x = P L U; without `pivot` P is empty and x = L U.
     fn lu, try_lu(pivot: bool) -> (Tensor<B>, Tensor<B>, Tensor<B>) = |x| op::lu(x, pivot);
-    /// X of A X = y, or X A = y without `left`, of the matrices whose [`Tensor::lu_factor`] this and
-    /// `pivots` are; of their transposes with `adjoint`.
+    /// X of A X = y, or X A = y without `left`, of the matrices whose [`Tensor::lu_factor`] this
+    /// and `pivots` are; of their transposes with `adjoint`.
     fn lu_solve, try_lu_solve(pivots: &Tensor<B>, y: &Tensor<B>, left: bool, adjoint: bool) -> Tensor<B> =
         |x| op::lu_solve(x, pivots, y, left, adjoint);
     /// (LD, pivots) of symmetric matrices, as LAPACK's sytrf gives them.

@@ -86,9 +86,9 @@ pub fn check<B: Backend>(
 /// What a run gave: results or an error, or a panic.
 type Ran = Result<elinvar_core::Result<Vec<HostTensor>>, String>;
 
-/// Checks that a backend gave what the reference did: the same bits, or an error of the same kind. A
-/// device without 64-bit floats may refuse a call that shows them, as its operands or what it asks
-/// for.
+/// Checks that a backend gave what the reference did: the same bits, or an error of the same kind.
+/// A device without 64-bit floats may refuse a call that shows them, as its operands or what it
+/// asks for.
 fn agree<B: Backend>(device: &B::Device, shown: &str, results: (Ran, Ran)) -> Result<(), String> {
     match results {
         (Err(panic), _) | (_, Err(panic)) => Err(panic),

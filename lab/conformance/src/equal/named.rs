@@ -1,6 +1,6 @@
-//! Random calls, by name, of the ops that are compositions of many kinds of work: linear algebra and
-//! Fourier transforms. Shapes, types and attributes are mostly such as fit, and sometimes not: then
-//! both sides must refuse them.
+//! Random calls, by name, of the ops that are compositions of many kinds of work: linear algebra
+//! and Fourier transforms. Shapes, types and attributes are mostly such as fit, and sometimes not:
+//! then both sides must refuse them.
 
 use super::call::Operand;
 use super::dice::{Dice, Values};

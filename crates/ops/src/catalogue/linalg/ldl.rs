@@ -1,5 +1,5 @@
-//! LDL factors of symmetric matrices, with the pivots of Bunch and Kaufman (1977), as LAPACK's sytrf
-//! chooses them and stores them.
+//! LDL factors of symmetric matrices, with the pivots of Bunch and Kaufman (1977), as LAPACK's
+//! sytrf chooses them and stores them.
 //!
 //! A step takes one column, or two by a block of 2 x 2 on the diagonal of D; in the latter case the
 //! next step of that matrix changes nothing. So all matrices of a batch take as many steps as they
