@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 pub const VALIDATE: &str = "ELINVAR_VULKAN_VALIDATION";
 
 /// Mesa's software device without its optimiser (GALLIVM_PERF of Mesa's documentation), which takes
-/// ten times as long for long formulas, where most of the time goes into compiling. The tests of
-/// the GPU backend and whole trainings run with it.
+/// ten times as long for long formulas, where most of the time goes into compiling. Whole trainings
+/// and the capability table run with it.
 pub const UNOPTIMIZED: (&str, &str) = ("GALLIVM_PERF", "nopt");
 
 /// Debian's packages of the loader, a software driver, and the validation layer.

@@ -106,23 +106,40 @@ fn home() -> Result<PathBuf, String> {
     Ok(target()?.join("web"))
 }
 
-/// Compiles packages of the workspace `web`; returns the directory of the modules. All packages
-/// that a run needs in one command, so that what they share is compiled with the same features.
+/// What the steps of a test run need, in one command, so that what they share is compiled with the
+/// same features.
+const TESTED: [&str; 2] = ["elinvar-web-conformance", "elinvar-web"];
+
+/// The command that compiles what the steps of a test run need, if it can be compiled.
+pub(crate) fn build() -> Option<Command> {
+    if missing().is_some() || no_node().is_some() {
+        return None;
+    }
+    // What is wrong, the steps say.
+    home().ok().map(|home| compiler(&home, &TESTED))
+}
+
+/// Compiles packages of the workspace `web`; returns the directory of the modules.
 fn compile(packages: &[&str]) -> Result<PathBuf, String> {
     let home = home()?;
+    done(&mut compiler(&home, packages))?;
+    Ok(home.join(TARGET).join("release"))
+}
+
+/// The command that compiles packages of the workspace `web` into this directory.
+fn compiler(home: &Path, packages: &[&str]) -> Command {
     let mut command = cargo(&["build", "--release", "--target", TARGET]);
     command.arg("--manifest-path").arg(root().join("web/Cargo.toml"));
     for package in packages {
         command.args(["--package", package]);
     }
-    command.env("CARGO_TARGET_DIR", &home).env("RUSTFLAGS", FLAGS);
+    command.env("CARGO_TARGET_DIR", home).env("RUSTFLAGS", FLAGS);
     if let Some(Std::Source(rustc)) = standard_library(TARGET) {
         // Of the features, backtraces have no use here.
         command.args(["-Zbuild-std=std,panic_abort", "-Zbuild-std-features="]);
         command.env("RUSTC_BOOTSTRAP", "1").env("RUSTC", rustc).env(variable(TARGET, "LINKER"), LINKER);
     }
-    done(&mut command)?;
-    Ok(home.join(TARGET).join("release"))
+    command
 }
 
 /// Runs a command.
@@ -178,7 +195,7 @@ fn compressed(folder: &Path) -> Result<u64, String> {
 
 fn run_conformance() -> Result<(), String> {
     // With the page, which a later step tests.
-    let modules = compile(&["elinvar-web-conformance", "elinvar-web"])?;
+    let modules = compile(&TESTED)?;
     let mut node = Command::new("node");
     node.arg(root().join("web/test/conformance.mjs"))
         .arg(modules.join("elinvar_web_conformance.wasm"))
