@@ -9,7 +9,8 @@ use crate::value::cast;
 
 /// X of A X = `y`, or X A = `y` without `left`, with A that of which `lu` and `pivots` are what
 /// [`lu_factor`](fn@super::lu_factor) gives; with `adjoint` of its transpose. Batches of A and `y`
-/// broadcast. A pivot that names no row is found when the result is read.
+/// broadcast. A pivot that names no row is an error on the host; on a GPU the result may have no
+/// meaning.
 ///
 /// lu: [.., n, n]   pivots: [.., n] (i32)   y: [.., n, k], or [.., k, n] without `left`   result:
 /// as y
