@@ -221,7 +221,8 @@ fn beside(call: &mut NamedCall, dice: &mut Dice, takes: Takes, kind: &Kind, [m, 
         Takes::System | Takes::Factored => {
             if takes == Takes::Factored {
                 let len = kind.lead.iter().product::<usize>() * n;
-                // Of `ldl_factor` pairs are negative. All name rows: one that does not is an error on the host alone.
+                // Of `ldl_factor` pairs are negative. All name rows: one that does not is an
+                // error on the host alone.
                 let is_ldl = call.op == "ldl_solve";
                 let row = |dice: &mut Dice, i: usize| match dice.below(8) {
                     0 | 1 if is_ldl => -(dice.between(1 + i, n) as i32),
