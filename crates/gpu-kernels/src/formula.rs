@@ -72,6 +72,8 @@ pub trait Formula {
     fn arity(&self) -> usize;
     /// What its result is stored as.
     fn out(&self) -> Out;
+    /// Is it a few operations on floats, none of which is an elementary function?
+    fn is_light(&self) -> bool;
     /// The result from operands of the computed type, all of one width.
     fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Val<'k>;
 }
@@ -92,6 +94,9 @@ impl Formula for FloatFormula {
     }
     fn out(&self) -> Out {
         self.0.out()
+    }
+    fn is_light(&self) -> bool {
+        self.0.info().hints.light
     }
     fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Val<'k> {
         match c {
@@ -126,6 +131,10 @@ impl Formula for IntFormula {
     }
     fn out(&self) -> Out {
         self.0.out()
+    }
+    fn is_light(&self) -> bool {
+        // A quotient of 64 bits may be built of words.
+        false
     }
     fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Val<'k> {
         macro_rules! kind {

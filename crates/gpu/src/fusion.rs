@@ -36,7 +36,7 @@ pub(crate) struct DeferredMap<D: Driver> {
     formula: SharedFormula,
     operands: SmallVec<[(Arc<Node<D>>, Layout); 3]>,
     dtype: DType,
-    /// Maps in it and in what it reads; what is read twice counts twice.
+    /// Maps in it and in what it reads, by their weight; what is read twice counts twice.
     maps: usize,
     /// What its kernel would read: nodes, by address, and how.
     outside: KernelInputs,
@@ -146,9 +146,9 @@ pub(crate) fn defer<D: Driver>(
         return GpuBuffer::uninit(d, to, 0);
     }
     let machine = d.machine()?;
-    let (most, operands) = (fusion_plan::max_fused_maps(&machine), fusion_plan::max_operands(&machine));
+    let (most, operands) = (fusion_plan::MAX_FUSED_MAPS, fusion_plan::max_operands(&machine));
     let broadcasts = fusion_plan::recomputes_broadcasts(&machine);
-    let (mut maps, mut outside) = (1, KernelInputs::new());
+    let (mut maps, mut outside) = (fusion_plan::weight(&machine, formula.is_light()), KernelInputs::new());
     for v in x {
         let node = &v.buffer.node;
         // What was put off before a recording is no part of it.

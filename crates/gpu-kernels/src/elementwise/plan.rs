@@ -5,7 +5,10 @@ use super::map::MapChoice;
 use crate::launch::Machine;
 
 /// Maps in one kernel, at most: their results are held in registers.
-const MAX_FUSED_MAPS: usize = 16;
+pub const MAX_FUSED_MAPS: usize = 16;
+/// As how many a formula counts that is not light, where kernels should be short: one in a kernel,
+/// with the few light ones around it.
+const HEAVY_MAPS: usize = 12;
 /// Operands of one kernel, at most.
 const MAX_OPERANDS: usize = 8;
 /// Buffers of a kernel that are no operands, at least: a result, and numbers that are too many for
@@ -16,9 +19,9 @@ const OTHER_BUFFERS: usize = 2;
 const MAX_BROADCAST_ELEMENTS: usize = 1 << 12;
 const MAX_READER_ELEMENTS: usize = 1 << 21;
 
-/// Maps in one kernel, at most.
-pub fn max_fused_maps(machine: &Machine<'_>) -> usize {
-    if machine.needs_short_kernels { 1 } else { MAX_FUSED_MAPS }
+/// As how many of [`MAX_FUSED_MAPS`] a map counts.
+pub fn weight(machine: &Machine<'_>, is_light: bool) -> usize {
+    if machine.needs_short_kernels && !is_light { HEAVY_MAPS } else { 1 }
 }
 
 /// Operands of one kernel, at most. WebGPU promises 8 buffers.

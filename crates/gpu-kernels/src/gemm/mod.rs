@@ -97,6 +97,10 @@ impl Formula for CatalogueEpilogue<'_> {
     fn out(&self) -> Out {
         Out::Same
     }
+    fn is_light(&self) -> bool {
+        // Which it is, its hints do not tell.
+        self.0.is_none()
+    }
     fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Val<'k> {
         let Some(e) = self.0 else { return x[0] };
         match c {

@@ -211,8 +211,10 @@ fn attentions() {
 #[test]
 fn fused_maps() {
     let short = Machine { needs_short_kernels: true, ..H100 };
-    for (machine, maps, recomputes) in [(H100, 16, true), (LAVAPIPE, 16, false), (short, 1, false)] {
-        assert_eq!(elementwise::plan::max_fused_maps(&machine), maps, "{machine}");
+    assert_eq!(elementwise::plan::MAX_FUSED_MAPS, 16);
+    for (machine, heavy, recomputes) in [(H100, 1, true), (LAVAPIPE, 1, false), (short, 12, false)] {
+        assert_eq!(elementwise::plan::weight(&machine, true), 1, "{machine}");
+        assert_eq!(elementwise::plan::weight(&machine, false), heavy, "{machine}");
         assert_eq!(elementwise::plan::recomputes_broadcasts(&machine), recomputes, "{machine}");
     }
     for (buffers, operands) in [(32, 8), (10, 8), (8, 6), (4, 2), (1, 0)] {

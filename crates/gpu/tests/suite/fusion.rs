@@ -1,7 +1,7 @@
 //! Maps in a row are one kernel, which shows only in the number of launches.
 
 use crate::out_of_memory::Short;
-use elinvar_driver::Driver;
+use elinvar_driver::{Driver, Interp};
 use elinvar_gpu::{Gpu, GpuDevice};
 use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_tensor::Tensor;
@@ -61,6 +61,38 @@ fn maps_in_a_row_are_one_kernel() {
     chains(&super::cuda());
     if let Some(d) = super::vulkan() {
         chains(&d);
+    }
+}
+
+/// Where kernels should be short, light maps are one kernel all the same, and each other is one,
+/// with a few light ones.
+fn short_kernels<D: Driver>(d: &GpuDevice<D>) {
+    let numbers: Vec<f32> = (0..300).map(|i| 0.3 + i as f32 / 250.0).collect();
+    let x = Tensor::<Gpu<D>>::from_vec(numbers.clone(), &[300], d);
+    let y = Tensor::<Reference>::from_vec(numbers, &[300], &ReferenceDevice);
+    fn light<B: elinvar_ops::Backend>(x: &Tensor<B>) -> Tensor<B> {
+        (0..5).fold(x.clone(), |y, _| (&y * x).abs())
+    }
+    fn heavy<B: elinvar_ops::Backend>(x: &Tensor<B>) -> Tensor<B> {
+        ((x * x).exp() * x - x).tanh() + x
+    }
+    let launches = |got: fn(&Tensor<Gpu<D>>) -> Tensor<Gpu<D>>, want: Tensor<Reference>| {
+        let before = d.launches().unwrap();
+        let (got, want) = (got(&x).to_vec::<f32>().unwrap(), want.to_vec::<f32>().unwrap());
+        assert!(got.iter().zip(&want).all(|(a, b)| a.to_bits() == b.to_bits()));
+        d.launches().unwrap() - before
+    };
+    assert_eq!(launches(light, light(&y)), 1);
+    assert_eq!(launches(heavy, heavy(&y)), 1 + u64::from(d.info().unwrap().short));
+}
+
+#[test]
+fn light_maps_are_one_kernel_where_kernels_are_short() {
+    short_kernels(&super::interp());
+    short_kernels(&GpuDevice::new(Interp::open(0).unwrap().with_short_kernels(), 0));
+    #[cfg(feature = "webgpu")]
+    if let Some(d) = super::webgpu() {
+        short_kernels(&d);
     }
 }
 
