@@ -230,9 +230,11 @@ impl Shared {
     /// # Errors
     /// `DeviceLost` if it is.
     pub fn is_there(&self) -> Result<()> {
-        let Some(why) = self.faults.lost.get() else { return Ok(()) };
-        let text = format!("webgpu: {} was lost: {why}", self.info.name);
-        Err(Error::new(ErrorKind::DeviceLost, text))
+        self.faults.lost.get().map_or(Ok(()), |why| Err(self.lost(why)))
+    }
+    /// That it is lost, in one sentence, whatever tells it first: its callback, or a read that failed.
+    pub fn lost(&self, why: &str) -> Error {
+        Error::new(ErrorKind::DeviceLost, format!("webgpu: {} was lost: {why}", self.info.name))
     }
     /// # Errors
     /// `DeviceLost` if it is; what went wrong in work that was given before.

@@ -164,9 +164,7 @@ impl Read {
     /// `DeviceLost`.
     fn take(self, shared: &Shared, bytes: &mut [u8]) -> Result<()> {
         let result = locked(&self.mapped).result.take();
-        let lost = |why: String| {
-            Error::new(ErrorKind::DeviceLost, format!("webgpu: reading from {}: {why}", shared.info.name))
-        };
+        let lost = |why: String| shared.is_there().err().unwrap_or_else(|| shared.lost(&why));
         match result {
             Some(Ok(())) => {}
             Some(Err(e)) => return Err(lost(e.to_string())),
