@@ -3,7 +3,7 @@
 use super::WebGpu;
 use super::device::{IN_BROWSER, Shared};
 use crate::Slice;
-use elinvar_core::{Error, ErrorKind, Result};
+use elinvar_core::{Error, Result};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
