@@ -230,6 +230,7 @@ impl<D: Driver> GpuBuffer<D> {
                 v.iter_mut().zip(bytes).for_each(|(v, b)| *v = b != 0);
             }
         );
+        debug_assert!(node.range.is_none_or(|range| is_within(&all, range)), "{all:?} is not in {:?}", node.range);
         Ok(all)
     }
 }
@@ -237,5 +238,13 @@ impl<D: Driver> GpuBuffer<D> {
 impl<D: Driver> fmt::Debug for GpuBuffer<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "GpuBuffer({} x {} on {})", self.node.len, self.node.dtype, D::NAME)
+    }
+}
+
+/// Do all numbers lie in a range? It is asked of i64 alone, as [`IntRange`](crate::range::IntRange) is.
+fn is_within(all: &HostData, [low, high]: [i64; 2]) -> bool {
+    match all {
+        HostData::I64(v) => v.iter().all(|v| (low..=high).contains(v)),
+        _ => true,
     }
 }

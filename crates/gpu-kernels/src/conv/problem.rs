@@ -305,6 +305,8 @@ impl<'k> ConvArgs<'k> {
                 vec![(meets & c[0].eq(taps)).select(t, c[0])]
             })[0];
             terms.counts.push((taps - first + (every - 1)) / every);
+            // Where none does, there are no terms; what is loaded ahead of them is in the tensor.
+            let first = first.eq(taps).select(zero, first);
             terms.axes.push([first, every, step]);
             // Whole, if a tap meets the grid.
             starts.push((by, (s0 + padding - first * dilation) / stride));

@@ -4,6 +4,7 @@ use super::{GpuView, converted, filled};
 use crate::Gpu;
 use crate::buffer::GpuBuffer;
 use crate::device::GpuDevice;
+use crate::range::IntRange;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Result, Scalar, Shape};
 use elinvar_driver::Driver;
 use elinvar_gpu_kernels::layout::copy;
@@ -84,6 +85,10 @@ impl<D: Driver> Memory for Gpu<D> {
             [(_, to)] if covered == len && to.is_contiguous() => GpuBuffer::uninit(d, dtype, len)?,
             _ => filled(d, fill, dtype, len)?,
         };
+        let range = |b: &GpuBuffer<D>| IntRange::of(dtype, b.node.range);
+        let gap = (covered < len).then(|| range(&y));
+        let all = parts.iter().map(|(v, _)| range(v.buffer)).chain(gap).reduce(IntRange::or);
+        let y = y.within(all.and_then(|all| all.known(dtype)));
         for (part, to) in parts {
             if let Some(work) = copy::copy_into(part.layout, dtype, to) {
                 d.run(&work, &[part.buffer.part()?, y.part()?])?;

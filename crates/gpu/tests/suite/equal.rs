@@ -33,6 +33,14 @@ fn cudas_work_has_the_references_bits() {
     check(&d, &Plan { seed: 1, rounds: 3, largest: 20_000, works });
 }
 
+/// A class of positions that no tap meets has no terms, and reads none ahead: the filters' strides
+/// go backwards, so that a tap past the last one is in front of their memory.
+#[test]
+fn a_gradient_without_terms_reads_nothing() {
+    let one = elinvar_conformance::equal::check::<Gpu<_>>(&super::cuda(), 3, Work::ConvInputGrad, 39, 20_000);
+    one.unwrap_or_else(|difference| panic!("{}", difference.what));
+}
+
 #[cfg(feature = "webgpu")]
 #[test]
 fn webgpus_work_has_the_references_bits() {

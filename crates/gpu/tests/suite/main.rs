@@ -11,6 +11,7 @@ mod long_loops;
 mod max_pool_backward;
 mod memory;
 mod out_of_memory;
+mod out_of_range;
 mod pool;
 mod profile;
 mod queue;

@@ -9,15 +9,15 @@ use crate::value::cast;
 
 /// X of A X = `y`, or X A = `y` without `left`, with A that of which `lu` and `pivots` are what
 /// [`lu_factor`](fn@super::lu_factor) gives; with `adjoint` of its transpose. Batches of A and `y`
-/// broadcast. A pivot that names no row is an error on the host; on a GPU the result may have no
-/// meaning.
+/// broadcast.
 ///
 /// lu: [.., n, n]   pivots: [.., n] (i32)   y: [.., n, k], or [.., k, n] without `left`   result:
 /// as y
 ///
 /// # Errors
 /// `ShapeMismatch`; `DTypeMismatch` if `lu` and `y` are not both of f32 or of f64, or `pivots` not
-/// of i32; `DeviceMismatch`; `OutOfMemory`.
+/// of i32; `InvalidArgument` if a pivot names no row (where there is more than one); `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn lu_solve<V: Value>(lu: &V, pivots: &V, y: &V, left: bool, adjoint: bool) -> Result<V> {
     autocast!("lu_solve", lu, y => lu_solve(lu, pivots, y, left, adjoint));
     let n = check_square("lu_solve", lu)?;

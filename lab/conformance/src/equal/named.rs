@@ -221,11 +221,12 @@ fn beside(call: &mut NamedCall, dice: &mut Dice, takes: Takes, kind: &Kind, [m, 
         Takes::System | Takes::Factored => {
             if takes == Takes::Factored {
                 let len = kind.lead.iter().product::<usize>() * n;
-                // Of `ldl_factor` pairs are negative. All name rows: one that does not is an
-                // error on the host alone.
+                let wrong = dice.once_in(20);
+                // Of `ldl_factor` pairs are negative.
                 let is_ldl = call.op == "ldl_solve";
                 let row = |dice: &mut Dice, i: usize| match dice.below(8) {
-                    0 | 1 if is_ldl => -(dice.between(1 + i, n) as i32),
+                    0 if wrong => dice.pick(&[0, i32::MIN, i32::MAX, n as i32 + 1]),
+                    1 | 2 if is_ldl || wrong => -(dice.between(1 + i, n) as i32),
                     _ => dice.between(1 + i, n) as i32,
                 };
                 let all = (0..len).map(|i| row(dice, i % n)).collect();
