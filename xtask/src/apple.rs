@@ -6,7 +6,7 @@
 use crate::cargo;
 use crate::cross::{self, Std, standard_library};
 use crate::python::target;
-use crate::test::{Outcome, ended, summary, timed};
+use crate::step::{Outcome, ended, summary, timed};
 use std::env;
 use std::process::ExitCode;
 

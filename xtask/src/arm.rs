@@ -4,8 +4,10 @@
 //! short training runs must end with the same weights as on this processor.
 
 use crate::cross::{Std, runs, standard_library, variable};
+use crate::isa::{ISA, THREADS};
 use crate::python::target;
-use crate::test::{ISA, Outcome, Scratch, THREADS, ended, summary, timed, weights};
+use crate::same_weights::weights;
+use crate::step::{Outcome, Scratch, ended, summary, timed};
 use crate::{cargo, root};
 use std::env;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,8 @@
 //! than nine minutes and writes one file, and the script that measures PyTorch, where that is
 //! installed.
 
-use crate::test::{Outcome, golden};
+use crate::step::Outcome;
+use crate::test::golden;
 use crate::{program, root};
 use std::fs;
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! `Precision::Fast` changes follows the processor and the graphics card, and is compared only on
 //! those that the page names; which calls an op makes is the same on all.
 
-use crate::test::Outcome;
+use crate::step::Outcome;
 use crate::{cuda, program, rocm, root, vulkan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

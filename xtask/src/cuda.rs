@@ -1,7 +1,7 @@
 //! The emulated CUDA library, for tests without a GPU; and detection of a real device.
 
 use crate::program;
-use crate::test::Outcome;
+use crate::step::Outcome;
 use std::env;
 use std::sync::OnceLock;
 

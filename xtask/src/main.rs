@@ -10,11 +10,15 @@ mod cross;
 mod cuda;
 mod docs;
 mod footprint;
+mod isa;
 mod metrics;
 mod program;
 mod python;
 mod results;
 mod rocm;
+mod same_weights;
+mod step;
+mod suites;
 mod test;
 mod vulkan;
 mod web;
@@ -27,6 +31,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   test       everything that must hold before a change goes in
+  step       one step of `test` that runs the programs, by its name
   docs       links, paths, numbers and variables of the documentation, and widths of comments; a part of `test`
   code-metrics  sizes, names, imports and words of the sources, with their goals; a part of `docs`
   book       the documentation as a book, by mdBook
@@ -44,6 +49,7 @@ usage: cargo xtask COMMAND
 fn main() -> ExitCode {
     match env::args().skip(1).collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test(),
+        ["step", name] => test::step(name),
         ["docs"] => docs::docs(),
         ["code-metrics"] => metrics::metrics(),
         ["book"] => book::book(),

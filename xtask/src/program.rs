@@ -1,6 +1,6 @@
 //! The programs `elinvar` and `elinvar-lab`, as users run them, and the emulated libraries.
 
-use crate::test::Scratch;
+use crate::step::Scratch;
 use crate::{cargo, python, root};
 use std::env;
 use std::fs;

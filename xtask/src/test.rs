@@ -4,41 +4,25 @@
 //! cannot run on this machine are listed as skipped, with the reason; they are never counted as
 //! passed.
 
-use crate::{cuda, program, rocm, root, vulkan, web};
-use std::cell::RefCell;
+use crate::isa::{ISA, ISAS};
+use crate::same_weights::same_weights;
+use crate::step::{Beside, Outcome, Row, end_with, ended, read_outcome, side_by_side, summary, timed};
+use crate::{cuda, program, rocm, root, suites, vulkan, web};
 use std::env;
-use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode};
 
 /// Default paths of the directory of golden cases, relative to the project, unless `ELINVAR_GOLDEN`
 /// names one.
 const GOLDEN: [&str; 2] = ["../golden", "../shared/golden"];
 
-/// The outcome of a step.
-pub(crate) enum Outcome {
-    Passed,
-    Failed(String),
-    Skipped(String),
-}
-
-pub(crate) struct Row {
-    name: &'static str,
-    outcome: Outcome,
-    took: Duration,
-}
-
 /// Runs all steps.
 pub fn test() -> ExitCode {
     vulkan::install();
-    // The programs take longest to build, and tests often leave a core idle.
+    // The programs take longest to build, and the compiler often leaves a core idle.
     let programs = Beside::start(&mut crate::cargo(&program::BUILD));
     let mut rows = Vec::new();
-    let mut step = |name: &'static str, run: &dyn Fn() -> Outcome| rows.push(timed(name, run));
+    let mut step = |name: &str, run: &dyn Fn() -> Outcome| rows.push(timed(name, run));
     step("format", &|| cargo(&["fmt", "--all", "--check"], &[]));
     step("clippy", &|| {
         cargo(&["clippy", "--workspace", "--all-features", "--all-targets", "--", "-D", "warnings"], &[])
@@ -48,121 +32,123 @@ pub fn test() -> ExitCode {
     });
     step("documentation", &crate::docs::check);
     // Tests that wait for processes or for one thread leave time to compile what runs last.
-    let web = web::build().map(|mut command| Beside::start(&mut command));
-    step("tests", &|| {
-        cargo(&["test", "--workspace", "--all-features", "--no-fail-fast"], &[vulkan::UNOPTIMIZED])
-    });
-    step("aarch64, check", &crate::arm::check);
-    step("apple, check", &crate::apple::check);
+    let modules = web::build().map(|mut command| Beside::start(&mut command));
+    step("tests", &suites::run);
     // All other steps compile with all features, these programs with none.
     step("programs", &|| programs.ended_without_warnings());
-    step("program, no features", &|| {
-        program::is_stripped()
-            .and_then(|()| program::says_what_is_missing())
-            .map_or_else(Outcome::Failed, |()| Outcome::Passed)
-    });
-    step("golden sample", &|| conformance("reference", &[], &[]));
-    step("golden cases", &|| on_golden("reference", &[]));
-    for isa in ISAS {
-        step(isa.golden, &|| isa.on(|vars| on_golden("cpu", vars)));
-        // Optimised, as users run it; the tests before are debug builds, and take other code paths
-        // for some formulas.
-        step(isa.random, &|| isa.on(|vars| conformance("cpu", &["--random", "40"], vars)));
+    step("web, modules", &|| modules.as_ref().map_or(Outcome::Passed, Beside::ended));
+    rows.extend(in_processes());
+    // Alone: a page has a time limit for what it shows.
+    rows.push(timed("web", &web::page_in_browser));
+    summary(&rows)
+}
+
+/// The steps that run the programs, each in a process of its own, side by side.
+fn in_processes() -> Vec<Row> {
+    let command = |step: &Step| {
+        let mut xtask = Command::new(env::current_exe().map_err(|e| e.to_string())?);
+        xtask.args(["step", step.name]);
+        Ok((step.name.to_string(), xtask))
+    };
+    match steps().iter().map(command).collect::<Result<Vec<_>, String>>() {
+        Ok(commands) => side_by_side(commands, read_outcome),
+        Err(why) => vec![timed("steps", &|| Outcome::Failed(why.clone()))],
     }
-    // Without kernels the reference does all the work: a sample sees that it is asked.
-    step("cpu, plain", &|| conformance("cpu", &[], &[(ISA, "plain")]));
-    step("cpu, maps put off", &|| on_golden("cpu", &[(FUSE, "0")]));
+}
+
+/// Runs one of these steps.
+pub fn step(name: &str) -> ExitCode {
+    match steps().into_iter().find(|step| step.name == name) {
+        Some(step) => end_with(&(step.run)()),
+        None => {
+            let names: Vec<&str> = steps().iter().map(|step| step.name).collect();
+            eprintln!("xtask: no step {name}; there are: {}", names.join("; "));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What runs the programs, or checks what no other step compiles.
+struct Step {
+    name: &'static str,
+    run: Box<dyn Fn() -> Outcome>,
+}
+
+/// All of them; those that take longest come first.
+fn steps() -> Vec<Step> {
+    let mut all = Vec::new();
+    let mut step = |name, run: Box<dyn Fn() -> Outcome>| all.push(Step { name, run });
+    step("same weights", Box::new(same_weights));
+    step("vulkan", Box::new(|| vulkan::there().unwrap_or_else(vulkan_on_golden)));
+    step("apple, check", Box::new(crate::apple::check));
+    step("aarch64, check", Box::new(crate::arm::check));
     // The tests of the GPU backend, which ran before, are skipped by themselves without a device.
-    step("vulkan", &|| vulkan::there().unwrap_or_else(vulkan_on_golden));
-    step("vulkan, random calls", &|| {
-        vulkan::there()
-            .unwrap_or_else(|| conformance("vulkan:0", &["--random", "10"], &[vulkan::UNOPTIMIZED]))
-    });
-    step("vulkan, validated", &|| {
-        let watched = || conformance("vulkan:0", &[], &[(vulkan::VALIDATE, "1"), vulkan::UNOPTIMIZED]);
-        vulkan::there().or_else(vulkan::layer).unwrap_or_else(watched)
-    });
-    step("vulkan, kernels watched", &|| vulkan::there().or_else(vulkan::layer).unwrap_or_else(watch_kernels));
-    step("webgpu", &|| vulkan::there().unwrap_or_else(webgpu_on_golden));
-    step("cuda, emulated", &|| emulated(cuda::emulated(), |vars| on_golden("cuda:0", vars)));
-    step("cuda, emulated, random calls", &|| {
-        emulated(cuda::emulated(), |vars| conformance("cuda:0", &["--random", "40"], vars))
-    });
+    step(
+        "vulkan, kernels watched",
+        Box::new(|| vulkan::there().or_else(vulkan::layer).unwrap_or_else(watch_kernels)),
+    );
+    step(
+        "vulkan, random calls",
+        Box::new(|| {
+            vulkan::there()
+                .unwrap_or_else(|| conformance("vulkan:0", &["--random", "10"], &[vulkan::UNOPTIMIZED]))
+        }),
+    );
+    step(
+        "vulkan, validated",
+        Box::new(|| {
+            let watched = || conformance("vulkan:0", &[], &[(vulkan::VALIDATE, "1"), vulkan::UNOPTIMIZED]);
+            vulkan::there().or_else(vulkan::layer).unwrap_or_else(watched)
+        }),
+    );
+    step("capabilities", Box::new(crate::capabilities::check));
+    step("wasm", Box::new(web::conformance));
+    step("webgpu", Box::new(|| vulkan::there().unwrap_or_else(webgpu_on_golden)));
+    step("cuda", Box::new(|| cuda::there().unwrap_or_else(|| on_golden("cuda:0", &[]))));
+    step("cuda, emulated", Box::new(|| emulated(cuda::emulated(), |vars| on_golden("cuda:0", vars))));
+    step(
+        "cuda, emulated, random calls",
+        Box::new(|| emulated(cuda::emulated(), |vars| conformance("cuda:0", &["--random", "40"], vars))),
+    );
     for (arch, sample, random) in [
         (rocm::ARCHS[0], "rocm, emulated gfx942", "rocm, emulated gfx942, random calls"),
         (rocm::ARCHS[1], "rocm, emulated gfx1100", "rocm, emulated gfx1100, random calls"),
     ] {
-        step(sample, &|| emulated(rocm::emulated(arch), |vars| conformance("rocm:0", &[], vars)));
-        step(random, &|| {
-            emulated(rocm::emulated(arch), |vars| conformance("rocm:0", &["--random", "5"], vars))
-        });
+        step(
+            sample,
+            Box::new(move || emulated(rocm::emulated(arch), |vars| conformance("rocm:0", &[], vars))),
+        );
+        step(
+            random,
+            Box::new(move || {
+                emulated(rocm::emulated(arch), |vars| conformance("rocm:0", &["--random", "5"], vars))
+            }),
+        );
     }
-    step("capabilities", &crate::capabilities::check);
-    step("cuda", &|| cuda::there().unwrap_or_else(|| on_golden("cuda:0", &[])));
-    step("same weights", &same_weights);
-    step("wasm", &|| match web.as_ref().map_or(Outcome::Passed, Beside::ended) {
-        Outcome::Passed => web::conformance(),
-        other @ (Outcome::Failed(_) | Outcome::Skipped(_)) => other,
-    });
-    step("web", &web::page_in_browser);
-    summary(&rows)
+    step("golden sample", Box::new(|| conformance("reference", &[], &[])));
+    step("golden cases", Box::new(|| on_golden("reference", &[])));
+    for isa in &ISAS {
+        step(isa.golden, Box::new(|| isa.on(|vars| on_golden("cpu", vars))));
+        // Optimised, as users run it; the tests before are debug builds, and take other code paths
+        // for some formulas.
+        step(isa.random, Box::new(|| isa.on(|vars| conformance("cpu", &["--random", "40"], vars))));
+    }
+    // Without kernels the reference does all the work: a sample sees that it is asked.
+    step("cpu, plain", Box::new(|| conformance("cpu", &[], &[(ISA, "plain")])));
+    step("cpu, maps put off", Box::new(|| on_golden("cpu", &[(FUSE, "0")])));
+    step(
+        "program, no features",
+        Box::new(|| {
+            program::is_stripped()
+                .and_then(|()| program::says_what_is_missing())
+                .map_or_else(Outcome::Failed, |()| Outcome::Passed)
+        }),
+    );
+    all
 }
-
-/// Runs a step.
-pub(crate) fn timed(name: &'static str, run: &dyn Fn() -> Outcome) -> Row {
-    println!("\n== {name}");
-    let start = Instant::now();
-    let outcome = run();
-    Row { name, outcome, took: start.elapsed() }
-}
-
-/// Selects the instruction set of the device `cpu`.
-pub(crate) const ISA: &str = "ELINVAR_CPU_ISA";
-/// Selects the number of its threads.
-pub(crate) const THREADS: &str = "ELINVAR_THREADS";
 
 /// Selects the number of elements from which it defers maps.
 const FUSE: &str = "ELINVAR_FUSE_FROM";
-
-/// An instruction set of the device `cpu`, and the steps that run the golden cases and random calls
-/// on it.
-struct OnIsa {
-    isa: &'static str,
-    golden: &'static str,
-    random: &'static str,
-}
-
-const ISAS: [OnIsa; 3] = [
-    OnIsa { isa: "avx2", golden: "cpu, avx2", random: "cpu, avx2, random calls" },
-    OnIsa { isa: "avx512", golden: "cpu, avx512", random: "cpu, avx512, random calls" },
-    OnIsa { isa: "neon", golden: "cpu, neon", random: "cpu, neon, random calls" },
-];
-
-impl OnIsa {
-    /// The program refuses an instruction set that the processor does not have, with this sentence;
-    /// any other error is a fault.
-    fn is_there(&self) -> Result<bool, String> {
-        let devices = program::lab()?.arg("devices").env(ISA, self.isa).output();
-        let devices = devices.map_err(|e| format!("elinvar-lab did not start: {e}"))?;
-        let said = String::from_utf8_lossy(&devices.stderr);
-        match devices.status.success() {
-            true => Ok(true),
-            false if said.contains("there is no instruction set") => Ok(false),
-            false => Err(format!(
-                "`elinvar-lab devices` with {ISA}={} ends with {}: {said}",
-                self.isa, devices.status
-            )),
-        }
-    }
-    /// A step on it, if the processor has it.
-    fn on(&self, step: impl FnOnce(&[(&str, &str)]) -> Outcome) -> Outcome {
-        match self.is_there() {
-            Ok(true) => step(&[(ISA, self.isa)]),
-            Ok(false) => Outcome::Skipped(format!("this processor has no {}", self.isa)),
-            Err(why) => Outcome::Failed(why),
-        }
-    }
-}
 
 /// Compares a device with the expected results and, bit for bit, with the reference.
 fn conformance(device: &str, args: &[&str], vars: &[(&str, &str)]) -> Outcome {
@@ -244,138 +230,6 @@ fn watch_kernels() -> Outcome {
     in_parts("vulkan:0", &ops, &vars)
 }
 
-/// Short training runs end with the same weights on every device, instruction set and number of
-/// threads.
-fn same_weights() -> Outcome {
-    compare_weights().map_or_else(Outcome::Failed, |()| Outcome::Passed)
-}
-
-/// A short training run of a model on a device.
-struct TrainingRun {
-    model: &'static str,
-    /// The type of mixed precision.
-    amp: &'static str,
-    device: &'static str,
-    /// Its configuration, as text.
-    with: String,
-    vars: Vec<(&'static str, String)>,
-}
-
-/// All of them: for each model the reference's first.
-fn training_runs() -> Result<Vec<TrainingRun>, String> {
-    let mut devices = vec![("reference", String::new(), vec![(THREADS, String::from("1"))])];
-    match vulkan::there() {
-        None => devices.push(("vulkan:0", String::new(), Vec::new())),
-        Some(_) => println!("vulkan:0 left out: this machine has none"),
-    }
-    devices.push(("cuda:0", String::from("emulated"), cuda::emulated()?.to_vec()));
-    for arch in rocm::ARCHS {
-        devices.push(("rocm:0", format!("emulated {arch}"), rocm::emulated(arch)?.to_vec()));
-    }
-    for isa in ISAS {
-        if !isa.is_there()? {
-            println!("{} left out: this processor has none", isa.isa);
-            continue;
-        }
-        // Without an fma instruction, each of these takes as long as the reference.
-        let slow = isa.isa == "plain" && cfg!(target_arch = "x86_64");
-        for threads in if slow { &["2"][..] } else { &["1", "2", "3", "8"] } {
-            let vars = vec![(ISA, isa.isa.to_string()), (THREADS, threads.to_string())];
-            devices.push(("cpu", format!("{:6} {threads} threads", isa.isa), vars));
-        }
-    }
-    let run = |(model, amp)| {
-        let of = move |(device, with, vars): &(&'static str, String, Vec<_>)| TrainingRun {
-            model,
-            amp,
-            device,
-            with: with.clone(),
-            vars: vars.clone(),
-        };
-        devices.iter().map(of).collect::<Vec<_>>()
-    };
-    let mut runs: Vec<_> =
-        [("mlp", "off"), ("cnn", "off"), ("transformer", "off")].into_iter().flat_map(run).collect();
-    // Threads divide the work of 16 bits as they do that of f32.
-    let mixed = [("mlp", "bf16"), ("cnn", "f16"), ("transformer", "bf16")].into_iter().flat_map(run);
-    let others = |r: &TrainingRun| match r.device {
-        "cpu" => r.vars.contains(&(THREADS, String::from("2"))),
-        "rocm:0" => false,
-        _ => true,
-    };
-    runs.extend(mixed.filter(others));
-    Ok(runs)
-}
-
-fn compare_weights() -> Result<(), String> {
-    let runs = training_runs()?;
-    let (next, hashes) = (AtomicUsize::new(0), Mutex::new(vec![None; runs.len()]));
-    let work = || {
-        while let Some((i, run)) = Some(next.fetch_add(1, Relaxed)).and_then(|i| Some((i, runs.get(i)?))) {
-            let TrainingRun { model, amp, device, with, vars } = run;
-            let scratch = Scratch::new(&format!("weights-{i}"));
-            let got = program::elinvar().and_then(|mut elinvar| {
-                weights(elinvar.envs(vars.iter().cloned()), &scratch, (model, amp), device)
-            });
-            println!("{model:12} {amp:5} {device:10} {with:18} {}", got.as_deref().unwrap_or("failed"));
-            hashes.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(got);
-        }
-    };
-    // Two at a time: most of them use one core.
-    thread::scope(|s| [0, 1].map(|_| s.spawn(work)).into_iter().for_each(|worker| drop(worker.join())));
-    let mut want = String::new();
-    for (run, got) in runs.iter().zip(hashes.into_inner().unwrap_or_else(PoisonError::into_inner)) {
-        let got = got.ok_or_else(|| format!("{} on {} was not run", run.model, run.device))??;
-        if run.device == "reference" {
-            want = got;
-        } else if got != want {
-            return Err(format!(
-                "{} {} on {} {} has other weights",
-                run.model, run.amp, run.device, run.with
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// The last line of a short training run, with the hash of its weights: of a model in this type of
-/// mixed precision.
-pub(crate) fn weights(
-    program: &mut Command,
-    scratch: &Scratch,
-    (model, amp): (&str, &str),
-    device: &str,
-) -> Result<String, String> {
-    let train = ["train", "digits", "--quiet", "--epochs", "1", "--batch", "64", "--seed", "1"];
-    program.args(train).args(["--model", model, "--amp", amp, "--device", device, "--out"]).arg(&scratch.0);
-    let o =
-        program.output().map_err(|e| format!("{} did not start: {e}", program.get_program().display()))?;
-    let text = String::from_utf8_lossy(&o.stdout).into_owned();
-    match text.lines().last().filter(|l| o.status.success() && l.starts_with("weights sha256 ")) {
-        Some(line) => Ok(line.to_owned()),
-        None => Err(format!("{model} on {device}: {}", String::from_utf8_lossy(&o.stderr))),
-    }
-}
-
-/// The path of a directory or a file for this run, removed at the end.
-pub(crate) struct Scratch(pub(crate) PathBuf);
-
-impl Scratch {
-    pub(crate) fn new(name: &str) -> Self {
-        Scratch(env::temp_dir().join(format!("elinvar-{name}-{}", std::process::id())))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // If it cannot be removed, it is left to the system's cleaning of its temporary directory.
-        let _ = match self.0.is_dir() {
-            true => std::fs::remove_dir_all(&self.0),
-            false => std::fs::remove_file(&self.0),
-        };
-    }
-}
-
 /// The directory of golden cases, or the reason there is none.
 pub(crate) fn golden() -> Result<PathBuf, Outcome> {
     let is_golden = |dir: &PathBuf| dir.join("index.json").is_file();
@@ -392,85 +246,6 @@ pub(crate) fn golden() -> Result<PathBuf, Outcome> {
     })
 }
 
-/// A background command, until a step waits for it.
-struct Beside {
-    /// The process and the file of its output, or the error that prevented it.
-    started: std::io::Result<(RefCell<Child>, Scratch)>,
-}
-
-impl Beside {
-    fn start(command: &mut Command) -> Beside {
-        let mut start = || {
-            static COUNT: AtomicUsize = AtomicUsize::new(0);
-            let said = Scratch::new(&format!("beside-{}.log", COUNT.fetch_add(1, Relaxed)));
-            let log = File::create(&said.0)?;
-            let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
-            Ok((RefCell::new(child), said))
-        };
-        Beside { started: start() }
-    }
-    /// Waits, and reports the output.
-    fn ended(&self) -> Outcome {
-        self.waited_for().0
-    }
-    /// The same of a build, whose warnings are errors. (As an option of the compiler, `-D warnings`
-    /// would make other programs of it than users build.)
-    fn ended_without_warnings(&self) -> Outcome {
-        match self.waited_for() {
-            (Outcome::Passed, said) if said.lines().any(|line| line.starts_with("warning")) => {
-                Outcome::Failed("there are warnings".into())
-            }
-            (outcome, _) => outcome,
-        }
-    }
-    /// Waits, and reports the output, which comes with the outcome.
-    fn waited_for(&self) -> (Outcome, String) {
-        let (child, said) = match &self.started {
-            Ok(started) => started,
-            Err(e) => return (Outcome::Failed(format!("it did not start: {e}")), String::new()),
-        };
-        let status = child.borrow_mut().wait();
-        match std::fs::read_to_string(&said.0) {
-            Ok(text) => {
-                print!("{text}");
-                (judged(status), text)
-            }
-            Err(e) => (Outcome::Failed(format!("what it said cannot be read: {e}")), String::new()),
-        }
-    }
-}
-
 fn cargo(args: &[&str], vars: &[(&str, &str)]) -> Outcome {
     ended(crate::cargo(args).envs(vars.iter().copied()))
-}
-
-/// Runs a command; its exit status is the outcome.
-pub(crate) fn ended(command: &mut Command) -> Outcome {
-    judged(command.status())
-}
-
-fn judged(status: std::io::Result<ExitStatus>) -> Outcome {
-    match status {
-        Ok(status) if status.success() => Outcome::Passed,
-        Ok(status) => Outcome::Failed(status.to_string()),
-        Err(e) => Outcome::Failed(format!("it did not start: {e}")),
-    }
-}
-
-/// A line for each step, then the count, which is the last line.
-pub(crate) fn summary(rows: &[Row]) -> ExitCode {
-    println!("\n== summary");
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for Row { name, outcome, took } in rows {
-        let (word, count, why) = match outcome {
-            Outcome::Passed => ("ok", &mut passed, None),
-            Outcome::Failed(why) => ("failed", &mut failed, Some(why)),
-            Outcome::Skipped(why) => ("skipped", &mut skipped, Some(why)),
-        };
-        *count += 1;
-        let why = why.map(|w| format!("  {w}")).unwrap_or_default();
-        println!("{name:15} {word:8} {:7.1} s{why}", took.as_secs_f64());
-    }
-    println!("{passed} passed, {failed} failed, {skipped} skipped");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -3,7 +3,7 @@
 
 use crate::cross;
 use crate::program;
-use crate::test::Outcome;
+use crate::step::Outcome;
 use std::path::Path;
 use std::sync::OnceLock;
 

@@ -7,7 +7,8 @@
 use crate::cross::{self, Std, runs, standard_library, variable};
 use crate::program;
 use crate::python::target;
-use crate::test::{Outcome, Scratch, ended, summary, timed, weights};
+use crate::same_weights::weights;
+use crate::step::{Outcome, Scratch, ended, summary, timed};
 use crate::{cargo, root};
 use std::collections::BTreeMap;
 use std::fs;

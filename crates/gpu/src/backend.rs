@@ -88,7 +88,11 @@ pub(crate) fn steps<D: Driver, const R: usize>(
 ) -> Result<[GpuBuffer<D>; R]> {
     let uninit = |r: &BufferSpec| -> Result<GpuBuffer<D>> {
         let dtype = memory_of(r.elem);
-        let y = if r.zero { filled(d, Scalar::Int(0), dtype, r.len)? } else { GpuBuffer::uninit(d, dtype, r.len)? };
+        let y = if r.zero {
+            filled(d, Scalar::Int(0), dtype, r.len)?
+        } else {
+            GpuBuffer::uninit(d, dtype, r.len)?
+        };
         // Launches change what it is filled with.
         Ok(y.within(None))
     };

@@ -230,7 +230,11 @@ impl<D: Driver> GpuBuffer<D> {
                 v.iter_mut().zip(bytes).for_each(|(v, b)| *v = b != 0);
             }
         );
-        debug_assert!(node.range.is_none_or(|range| is_within(&all, range)), "{all:?} is not in {:?}", node.range);
+        debug_assert!(
+            node.range.is_none_or(|range| is_within(&all, range)),
+            "{all:?} is not in {:?}",
+            node.range
+        );
         Ok(all)
     }
 }
@@ -241,7 +245,7 @@ impl<D: Driver> fmt::Debug for GpuBuffer<D> {
     }
 }
 
-/// Do all numbers lie in a range? It is asked of i64 alone, as [`IntRange`](crate::range::IntRange) is.
+/// Do all numbers lie in a range? Asked of i64 alone, as `IntRange` is.
 fn is_within(all: &HostData, [low, high]: [i64; 2]) -> bool {
     match all {
         HostData::I64(v) => v.iter().all(|v| (low..=high).contains(v)),

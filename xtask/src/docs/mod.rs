@@ -10,7 +10,7 @@ mod numbers;
 mod sentences;
 mod tree;
 
-use crate::test::Outcome;
+use crate::step::Outcome;
 use crate::{metrics, results};
 pub(crate) use links::targets;
 use std::process::ExitCode;

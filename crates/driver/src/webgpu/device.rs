@@ -232,7 +232,8 @@ impl Shared {
     pub fn is_there(&self) -> Result<()> {
         self.faults.lost.get().map_or(Ok(()), |why| Err(self.lost(why)))
     }
-    /// That it is lost, in one sentence, whatever tells it first: its callback, or a read that failed.
+    /// That it is lost, in one sentence, whatever tells it first: its callback, or a read that
+    /// failed.
     pub fn lost(&self, why: &str) -> Error {
         Error::new(ErrorKind::DeviceLost, format!("webgpu: {} was lost: {why}", self.info.name))
     }

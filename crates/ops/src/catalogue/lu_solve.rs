@@ -16,8 +16,8 @@ use crate::value::cast;
 ///
 /// # Errors
 /// `ShapeMismatch`; `DTypeMismatch` if `lu` and `y` are not both of f32 or of f64, or `pivots` not
-/// of i32; `InvalidArgument` if a pivot names no row (where there is more than one); `DeviceMismatch`;
-/// `OutOfMemory`.
+/// of i32; `InvalidArgument` if a pivot names no row (where there is more than one);
+/// `DeviceMismatch`; `OutOfMemory`.
 pub fn lu_solve<V: Value>(lu: &V, pivots: &V, y: &V, left: bool, adjoint: bool) -> Result<V> {
     autocast!("lu_solve", lu, y => lu_solve(lu, pivots, y, left, adjoint));
     let n = check_square("lu_solve", lu)?;
