@@ -11,7 +11,7 @@ use crate::layout::copy;
 use crate::lazy::buffer::CpuBuffer;
 use crate::lazy::map;
 use crate::view::{View, host_view, reference_view};
-use crate::{Cpu, CpuDevice, attention, conv, gemm, lazy, pool, reduce, sort};
+use crate::{Cpu, CpuDevice, attention, conv, fft, gemm, lazy, pool, reduce, sort};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Precision, Result, storage};
 use elinvar_ops::array::Array;
@@ -170,6 +170,7 @@ impl Compute for Cpu {
             (Fused::Lattice { .. } | Fused::LatticeGrad { .. }, _) => {
                 unreachable!("the op passes the operands of a lattice")
             }
+            (Fused::Fourier { kind, n, scale }, x) => fft::fourier(d, kind, n, scale, &x[0]).map(one),
         }
     }
     fn sort(

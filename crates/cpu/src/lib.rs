@@ -14,12 +14,13 @@
 //!
 //! Layers, from the bottom: crate `simd` (instruction sets, vector registers), `runtime` (threads,
 //! memory, output partition), `layout` and `elementwise`, `lazy`, then the op families `reduce`,
-//! `sort`, `pool`, `index`, `gemm`, `conv`, `attention`, and on top `backend`.
+//! `sort`, `pool`, `index`, `gemm`, `conv`, `attention`, `fft`, and on top `backend`.
 
 mod attention;
 mod backend;
 mod conv;
 mod elementwise;
+mod fft;
 mod gemm;
 mod index;
 mod layout;

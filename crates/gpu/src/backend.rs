@@ -189,7 +189,7 @@ impl<D: Driver> Compute for Gpu<D> {
             // are.
             Fused::RowsAndColumns { .. } => Ok(None),
             // A few launches for each step.
-            Fused::Lattice { .. } | Fused::LatticeGrad { .. } => Ok(None),
+            Fused::Lattice { .. } | Fused::LatticeGrad { .. } | Fused::Fourier { .. } => Ok(None),
         }
     }
     fn sort(

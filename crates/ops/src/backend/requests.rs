@@ -1,6 +1,7 @@
 //! The attributes of requests to a backend.
 
 use super::{Memory, View};
+use crate::catalogue::fourier::Direction;
 use crate::map::MapObject;
 use crate::rows::ColumnsObject;
 use elinvar_core::{DType, Precision, Shape};
@@ -111,6 +112,56 @@ pub enum Fused<'a> {
         /// Steps of each sample.
         ends: &'a [usize],
     },
+    /// Discrete Fourier transforms of rows, of f32 or f64. Tables are those of
+    /// [`Table`](crate::catalogue::fourier::tables::Table), rounded to the dtype.
+    ///
+    /// A product of a number with one of two tables, `turn(x, cos, sin)`, is for each part fma(the
+    /// other part, sin of this part, the part * cos).
+    ///
+    /// A forward transform of pairs has the levels of [`plan`](crate::catalogue::fourier::plan). At
+    /// a level r, with l the product of the levels before it and m = n / (r l), element (j, q, k),
+    /// in the order of [m, r, l], comes of the r numbers x\[j + m t, k\], x in the order of
+    /// [r m, l]; if l > 1 each is turned by `TwiddleCos` and `TwiddleSin` of (t, k); of level 2 only
+    /// the second is. Then, for r = 2, each part is fma(the second, 1 or -1, the first) for q = 0
+    /// and 1; for another r it is a chain of fma from +0 with row (part, q) of `Planes`, over
+    /// (part, t). Without a smooth length (`Bluestein`) it is: numbers turned by `ChirpCos` and
+    /// `ChirpSin`, zeros up to m, a forward transform, turned by `SpectrumRe` and `SpectrumCross`,
+    /// an inverse transform, of which the first n numbers are turned by `ChirpCos` and `ChirpSin`.
+    ///
+    /// An inverse transform is a forward one of the numbers with their parts swapped, swapped.
+    /// Results are multiplied by `scale` unless it is 1.
+    ///
+    /// Of real numbers, n odd: that of the numbers with the imaginary part +0; the first n / 2 + 1.
+    /// n even: z is the transform of n / 2 pairs of neighbours, z\[n / 2\] = z\[0\]; with z' the
+    /// elements in reverse order, e = fma(z', (1, -1), z), o = fma(z', (-1, 1), z), and
+    /// e + turn(o, `HalfSin`, `HalfCos`), multiplied by `scale` / 2 unless that is 1.
+    ///
+    /// To real numbers: imaginary parts of elements 0 and, for n even, n / 2 are read as +0. n odd:
+    /// the inverse transform of x and, for elements after n / 2, (1, -1) times those before in
+    /// reverse order; its real parts. n even: the inverse transform of e + turn(o, `HalfSin`,
+    /// `HalfCos` of an inverse), without element n / 2, with e and o made of x as above of z.
+    ///
+    /// Operand: [rows, n, 2], [rows, n] or [rows, n / 2 + 1, 2]. Result: [rows, n, 2],
+    /// [rows, n / 2 + 1, 2] or [rows, n], row-major.
+    Fourier {
+        /// Between which numbers.
+        kind: FourierKind,
+        /// The length.
+        n: usize,
+        /// What results are multiplied by.
+        scale: f64,
+    },
+}
+
+/// Between which numbers a Fourier transform is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FourierKind {
+    /// Complex ones, in pairs.
+    Complex(Direction),
+    /// Real numbers to half their spectrum, in pairs.
+    Real,
+    /// Half a spectrum, in pairs, to real numbers.
+    InverseReal,
 }
 
 impl Fused<'_> {
@@ -120,6 +171,7 @@ impl Fused<'_> {
             Fused::RowsAndColumns { .. } => "rows_and_columns",
             Fused::Lattice { .. } => "lattice",
             Fused::LatticeGrad { .. } => "lattice_grad",
+            Fused::Fourier { .. } => "fourier",
         }
     }
 }

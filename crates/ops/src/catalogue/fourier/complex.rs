@@ -2,9 +2,10 @@
 
 use super::plan::{Plan, plan};
 use super::tables::Table;
-use super::{Direction, bluestein};
+use super::{Direction, bluestein, fused};
+use crate::backend::FourierKind;
 use crate::catalogue::matmul::Matmul;
-use crate::catalogue::{flip, fma, mul, permute, reshape};
+use crate::catalogue::{flip, fma, mul, narrow, permute, reshape};
 use crate::prelude::*;
 
 /// The transform of pairs: [rows, n, 2] to [rows, n, 2], of f32 or f64.
@@ -27,7 +28,12 @@ impl Op for Dft {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_buf([pairs(x[0], self.direction, self.scale)?]))
+        let n = x[0].shape()[1];
+        let y = match fused(x[0], FourierKind::Complex(self.direction), n, self.scale)? {
+            Some(y) => y,
+            None => pairs(x[0], self.direction, self.scale)?,
+        };
+        Ok(Outputs::from_buf([y]))
     }
     /// The matrix is symmetric, so its adjoint is that of the other direction.
     fn backward<V: Value>(&self, _: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
@@ -46,12 +52,6 @@ pub(super) fn shaped<B: Backend>(x: &Array<B>, shape: &[usize]) -> Result<Array<
     reshape::to_shape(x, &Shape::new(shape)?)
 }
 
-/// An exact product of matrices: sums of transforms are those of their definition also where a
-/// scope asks for fast products.
-pub(super) fn product<B: Backend>(x: &Array<B>, y: &Array<B>) -> Result<Array<B>> {
-    Matmul { precision: Precision::Exact }.forward_one(&[x, y])
-}
-
 /// x * cos + x' * sin, with x' the other part of each number; `axis` holds the parts.
 pub(super) fn twiddled<B: Backend>(
     x: &Array<B>,
@@ -62,65 +62,79 @@ pub(super) fn twiddled<B: Backend>(
     fma(&flip(x, &[axis])?, sin, &mul(x, cos)?)
 }
 
+/// x with the parts of each number swapped, [rows, n, 2]: what makes an inverse transform of a
+/// forward one.
+pub(super) fn swapped<B: Backend>(x: &Array<B>) -> Result<Array<B>> {
+    flip(x, &[2])
+}
+
+/// x times a number, which is left out if it is 1.
+pub(super) fn scaled<B: Backend>(x: &Array<B>, scale: f64) -> Result<Array<B>> {
+    if scale == 1.0 { Ok(x.clone()) } else { mul(x, &x.scalar_like(scale)?) }
+}
+
 /// [rows, n, 2] to [rows, n, 2].
 pub(super) fn pairs<B: Backend>(x: &Array<B>, direction: Direction, scale: f64) -> Result<Array<B>> {
+    let y = match direction {
+        Direction::Forward => forward(x)?,
+        Direction::Inverse => swapped(&forward(&swapped(x)?)?)?,
+    };
+    scaled(&y, scale)
+}
+
+/// The forward transform, not scaled.
+pub(super) fn forward<B: Backend>(x: &Array<B>) -> Result<Array<B>> {
     let &[rows, n, _] = &x.shape()[..] else { unreachable!("lines of pairs") };
-    match plan(n) {
-        Plan::Bluestein(m) => bluestein::convolved(x, m, direction, scale),
-        Plan::Radices(radices) if radices.len() == 1 => {
-            let table = Table::Pairs { n, direction, scale: scale.to_bits() };
-            let w = constant(x, table, &[2 * n, 2 * n])?;
-            shaped(&product(&shaped(x, &[rows, 2 * n])?, &w)?, &[rows, n, 2])
-        }
-        Plan::Radices(radices) => {
-            let planes = permute(x, &[0, 2, 1])?.contiguous()?;
-            let first = first_radix(&planes, radices[0], direction)?;
-            rest_as_pairs(&first, &radices, direction, scale)
-        }
+    let levels = match plan(n) {
+        Plan::Bluestein(m) => return bluestein::convolved(x, m),
+        Plan::Levels(levels) => levels,
+    };
+    // [rows, j, q, k, part]: for each j the transform of the elements that are n / l apart, from
+    // element j on, of which this is element l' q + k.
+    let mut z = shaped(x, &[rows, n, 1, 1, 2])?;
+    for r in levels {
+        z = if r == 2 { level_of_two(&z)? } else { level_by_product(&z, r)? };
     }
+    shaped(&z, &[rows, n, 2])
 }
 
-/// The transforms over the elements that are furthest apart, times the twiddle factors:
-/// [rows, parts, n] to [rows, first, 2, n / first], with one part (real numbers) or two.
-pub(super) fn first_radix<B: Backend>(x: &Array<B>, first: usize, direction: Direction) -> Result<Array<B>> {
-    let &[rows, parts, n] = &x.shape()[..] else { unreachable!("planes of lines") };
-    let rest = n / first;
-    let table = Table::Planes { n: first, direction, scale: 1f64.to_bits() };
-    let matrix = constant(x, table, &[2 * first, 2 * first])?;
-    // Of real numbers only the columns of the real part count.
-    let matrix = crate::catalogue::narrow(&matrix, 1, 0, parts * first)?;
-    let y = product(&matrix, &shaped(x, &[rows, parts * first, rest])?)?;
-    let y = permute(&shaped(&y, &[rows, 2, first, rest])?, &[0, 2, 1, 3])?;
-    let cos = constant(x, Table::TwiddleCos { first, rest }, &[first, 1, rest])?;
-    let sin = constant(x, Table::TwiddleSin { first, rest, direction }, &[first, 2, rest])?;
-    twiddled(&y, 2, &cos, &sin)
+/// Joins pairs of transforms: sums and differences.
+fn level_of_two<B: Backend>(z: &Array<B>) -> Result<Array<B>> {
+    let &[rows, all, q, k, _] = &z.shape()[..] else { unreachable!("transforms of pairs") };
+    let (m, l) = (all / 2, q * k);
+    let half = |i: usize| narrow(z, 1, (i * m) as isize, m);
+    let (even, odd) = (half(0)?, half(1)?);
+    let odd = if l > 1 {
+        let table = |t, parts: usize| {
+            let all = narrow(&constant(z, t, &[parts, 2, q, k])?, 1, 1, 1)?;
+            shaped(&permute(&all, &[1, 2, 3, 0])?, &[q, k, parts])
+        };
+        let cos = table(Table::TwiddleCos { radix: 2, l }, 1)?;
+        twiddled(&odd, 4, &cos, &table(Table::TwiddleSin { radix: 2, l }, 2)?)?
+    } else {
+        odd
+    };
+    let both = |x: &Array<B>| shaped(x, &[rows, m, 1, q, k, 2]);
+    let sign = Array::from_f64s(z.device(), vec![1.0, -1.0], &[2, 1, 1, 1], z.dtype())?;
+    shaped(&fma(&both(&odd)?, &sign, &both(&even)?)?, &[rows, m, 2, l, 2])
 }
 
-/// The other radices, of [rows, first, 2, n / first]; the result as [rows, n, 2].
-pub(super) fn rest_as_pairs<B: Backend>(
-    x: &Array<B>,
-    radices: &[usize],
-    direction: Direction,
-    scale: f64,
-) -> Result<Array<B>> {
-    let &[rows, first, _, rest] = &x.shape()[..] else { unreachable!("planes after a radix") };
-    let y = planes(&shaped(x, &[rows * first, 2, rest])?, &radices[1..], direction, scale)?;
-    let y = permute(&shaped(&y, &[rows, first, 2, rest])?, &[0, 3, 1, 2])?;
-    shaped(&y, &[rows, first * rest, 2])
-}
-
-/// [rows, 2, n] to [rows, 2, n].
-fn planes<B: Backend>(x: &Array<B>, radices: &[usize], direction: Direction, scale: f64) -> Result<Array<B>> {
-    let &[rows, _, n] = &x.shape()[..] else { unreachable!("planes of lines") };
-    let [first, others @ ..] = radices else { unreachable!("a radix at least") };
-    if others.is_empty() {
-        let table = Table::PlanesRight { n, direction, scale: scale.to_bits() };
-        let w = constant(x, table, &[2 * n, 2 * n])?;
-        return shaped(&product(&shaped(x, &[rows, 2 * n])?, &w)?, &[rows, 2, n]);
-    }
-    let rest = n / first;
-    let y = first_radix(x, *first, direction)?;
-    let y = planes(&shaped(&y, &[rows * first, 2, rest])?, others, direction, scale)?;
-    let y = permute(&shaped(&y, &[rows, *first, 2, rest])?, &[0, 2, 3, 1])?;
-    shaped(&y, &[rows, 2, n])
+/// Joins `r` transforms each by a product with the matrix of a transform of length r.
+fn level_by_product<B: Backend>(z: &Array<B>, r: usize) -> Result<Array<B>> {
+    let &[rows, all, q, k, _] = &z.shape()[..] else { unreachable!("transforms of pairs") };
+    let (m, l) = (all / r, q * k);
+    let z = permute(&shaped(z, &[rows, r, m, q, k, 2])?, &[0, 5, 1, 2, 3, 4])?;
+    let z = if l > 1 {
+        let cos = constant(&z, Table::TwiddleCos { radix: r, l }, &[r, 1, q, k])?;
+        let sin = constant(&z, Table::TwiddleSin { radix: r, l }, &[2, r, 1, q, k])?;
+        twiddled(&z, 1, &cos, &sin)?
+    } else {
+        z
+    };
+    let matrix = constant(&z, Table::Planes { n: r }, &[2 * r, 2 * r])?;
+    // Exact: sums of transforms are those of their definition also where a scope asks for fast
+    // products.
+    let product = Matmul { precision: Precision::Exact };
+    let y = product.forward_one(&[&matrix, &shaped(&z, &[rows, 2 * r, m * l])?])?;
+    permute(&shaped(&y, &[rows, 2, r, m, l])?, &[0, 3, 2, 4, 1])
 }

@@ -1,20 +1,23 @@
-//! Discrete Fourier transforms as matrix products: what `fft`, `ifft`, `rfft`, `irfft` and their
+//! Discrete Fourier transforms: what `fft`, `ifft`, `rfft`, `irfft` and their
 //! forms over several axes share.
 //!
 //! There is no complex dtype: complex numbers are pairs (re, im) along a last axis of two
-//! (ADR 29). Lengths are split into radices of at most [`plan::MAX_RADIX`] (Cooley and Tukey
-//! 1965); each is one product with a matrix of cosines and sines, and twiddle factors stand between
-//! them. Lengths with a larger prime factor are convolutions of a smooth length (Bluestein 1970).
-//! So a transform has the bits that its products have, on every backend.
+//! (ADR 29). The arithmetic, which all backends share, is that of
+//! [`Fused::Fourier`](crate::backend::Fused::Fourier): a level for each prime factor of the length
+//! (Cooley and Tukey 1965), of twos as sums and differences, of other primes as a product with a
+//! matrix of cosines and sines; lengths with a larger prime factor are convolutions (Bluestein
+//! 1970). A backend that has no such kernel runs it as maps and products.
 
 mod bluestein;
 pub(super) mod complex;
+mod host;
 pub(super) mod lines;
 pub mod plan;
 pub(super) mod real;
 pub mod tables;
 pub mod windows;
 
+use crate::backend::{FourierKind, Fused};
 use crate::prelude::*;
 
 /// By which number results are multiplied: PyTorch's `norm`. n is the transform's length.
@@ -69,13 +72,6 @@ impl Direction {
             Direction::Inverse => Direction::Forward,
         }
     }
-    /// The sign in front of i sin.
-    fn sign(self) -> f64 {
-        match self {
-            Direction::Forward => -1.0,
-            Direction::Inverse => 1.0,
-        }
-    }
 }
 
 /// Its operand must be of floats.
@@ -96,4 +92,23 @@ pub(super) fn check_pairs<V: Value>(op: &str, x: &V) -> Result<()> {
             x.shape()
         ))),
     }
+}
+
+/// The transform of [rows, ..] as one work of the backend, if it has such; a result is row-major.
+pub(super) fn fused<B: Backend>(
+    x: &Array<B>,
+    kind: FourierKind,
+    n: usize,
+    scale: f64,
+) -> Result<Option<Array<B>>> {
+    let work = Fused::Fourier { kind, n, scale };
+    let Some(all) = B::fused(x.device(), &work, &[x.view()])? else { return Ok(None) };
+    let y = all.into_iter().next().expect("a transform has one result");
+    let rows = x.shape()[0];
+    let shape = match kind {
+        FourierKind::Complex(_) => Shape::new(&[rows, n, 2])?,
+        FourierKind::Real => Shape::new(&[rows, n / 2 + 1, 2])?,
+        FourierKind::InverseReal => Shape::new(&[rows, n])?,
+    };
+    Ok(Some(Array::placed(x.device(), y, shape, x.dtype())))
 }

@@ -1,82 +1,52 @@
-//! Which products a transform of a length is made of.
+//! Of which levels a transform of a length is made.
 
-/// The largest transform that is one product: beyond it the work of a product, which grows with the
-/// square, outweighs the pass over memory that another radix costs.
-pub const MAX_RADIX: usize = 64;
+/// The largest level. A level of a prime p costs 4 p multiplications an element; beyond this two
+/// transforms of a length above 2 p cost no more.
+pub const MAX_RADIX: usize = 61;
 
 /// How a transform of some length runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Products of these sizes, the first over the elements that are furthest apart.
-    Radices(Vec<usize>),
-    /// A convolution by transforms of this length, whose prime factors are 2, 3 and 5.
+    /// Levels of these primes, which multiply to the length: odd ones, the largest first, then
+    /// twos. None for length 1.
+    Levels(Vec<usize>),
+    /// A convolution by transforms of this length, a power of two or three times one.
     Bluestein(usize),
 }
 
 /// The plan for length `n`, which is not 0.
 pub fn plan(n: usize) -> Plan {
-    match radices(n) {
-        Some(all) => Plan::Radices(all),
-        None => Plan::Bluestein(smooth(2 * n - 1)),
+    let twos = n.trailing_zeros() as usize;
+    let mut levels = odd_primes(n >> twos);
+    if levels.first().is_some_and(|&p| p > MAX_RADIX) {
+        return Plan::Bluestein(convolution(2 * n - 1));
     }
+    levels.extend(std::iter::repeat_n(2, twos));
+    Plan::Levels(levels)
 }
 
-/// The prime factors, largest first.
-fn primes(mut n: usize) -> Vec<usize> {
+/// The prime factors of an odd number, largest first.
+fn odd_primes(mut n: usize) -> Vec<usize> {
     let mut all = Vec::new();
-    let mut p = 2;
+    let mut p = 3;
     while p * p <= n {
         while n.is_multiple_of(p) {
             all.push(p);
             n /= p;
         }
-        p += 1;
+        p += 2;
     }
     if n > 1 {
         all.push(n);
     }
-    all.sort_unstable_by(|a, b| b.cmp(a));
+    all.reverse();
     all
 }
 
-/// As few factors as possible, of similar size, none above [`MAX_RADIX`]; `None` if a prime factor
-/// is.
-fn radices(n: usize) -> Option<Vec<usize>> {
-    let primes = primes(n);
-    if primes.first().is_some_and(|&p| p > MAX_RADIX) {
-        return None;
-    }
-    let mut count = 1;
-    while MAX_RADIX.checked_pow(count).is_some_and(|most| most < n) {
-        count += 1;
-    }
-    (count as usize..).find_map(|count| {
-        let mut groups = vec![1usize; count];
-        for &p in &primes {
-            let least = groups.iter_mut().min()?;
-            *least *= p;
-        }
-        groups.sort_unstable_by(|a, b| b.cmp(a));
-        groups.retain(|&g| g > 1 || n == 1);
-        groups.truncate(if n == 1 { 1 } else { groups.len() });
-        groups.iter().all(|&g| g <= MAX_RADIX).then_some(groups)
-    })
-}
-
-/// The smallest number from `least` on whose prime factors are 2, 3 and 5.
-fn smooth(least: usize) -> usize {
-    let mut best = least.next_power_of_two();
-    let mut five = 1;
-    while five < best {
-        let mut three = five;
-        while three < best {
-            let twos = least.div_ceil(three).next_power_of_two();
-            best = best.min(three * twos);
-            three *= 3;
-        }
-        five *= 5;
-    }
-    best
+/// The smallest power of two, or three times one, from `least` on.
+fn convolution(least: usize) -> usize {
+    let two = least.next_power_of_two();
+    if two / 4 * 3 >= least { two / 4 * 3 } else { two }
 }
 
 #[cfg(test)]
@@ -86,38 +56,37 @@ mod tests {
     #[test]
     fn lengths() {
         let of = |n| match plan(n) {
-            Plan::Radices(all) => all,
+            Plan::Levels(all) => all,
             Plan::Bluestein(m) => vec![0, m],
         };
-        for (n, radices) in [
-            (1, vec![1]),
+        for (n, levels) in [
+            (1, vec![]),
             (2, vec![2]),
             (7, vec![7]),
-            (64, vec![64]),
+            (64, vec![2; 6]),
             (61, vec![61]),
-            (67, vec![0, 135]),
-            (100, vec![10, 10]),
-            (128, vec![16, 8]),
-            (1024, vec![32, 32]),
-            (4096, vec![64, 64]),
-            (1 << 20, vec![32; 4]),
+            (67, vec![0, 192]),
+            (90, vec![5, 3, 3, 2]),
+            (1000, vec![5, 5, 5, 2, 2, 2]),
             (53 * 53, vec![53, 53]),
-            (101, vec![0, 216]),
+            (97, vec![0, 256]),
+            (997, vec![0, 2048]),
         ] {
-            assert_eq!(of(n), radices, "{n}");
+            assert_eq!(of(n), levels, "{n}");
         }
     }
 
     #[test]
-    fn radices_multiply_to_the_length() {
+    fn levels_multiply_to_the_length() {
         for n in 1..5000 {
             match plan(n) {
-                Plan::Radices(all) => {
+                Plan::Levels(all) => {
                     assert_eq!(all.iter().product::<usize>(), n);
                     assert!(all.iter().all(|&r| r <= MAX_RADIX), "{n}: {all:?}");
                 }
                 Plan::Bluestein(m) => {
-                    assert!(m >= 2 * n - 1 && matches!(plan(m), Plan::Radices(_)), "{n}: {m}");
+                    assert!(m >= 2 * n - 1 && m < 4 * n, "{n}: {m}");
+                    assert!(matches!(plan(m), Plan::Levels(_)), "{n}: {m}");
                 }
             }
         }

@@ -5,10 +5,10 @@
 //! (Cooley, Lewis and Welch 1970): with E and O the spectra of the even and odd elements,
 //! Z = E + i O, `X[k] = E[k] + exp(-2 pi i k / n) O[k]`.
 
-use super::Direction;
-use super::complex::{constant, first_radix, pairs, product, rest_as_pairs, shaped, twiddled};
-use super::plan::{MAX_RADIX, Plan, plan};
+use super::complex::{constant, pairs, scaled, shaped, twiddled};
 use super::tables::Table;
+use super::{Direction, fused};
+use crate::backend::FourierKind;
 use crate::catalogue::pad::{Mode, pad};
 use crate::catalogue::{add, concat, flip, fma, mul, narrow, select, where_};
 use crate::prelude::*;
@@ -38,7 +38,11 @@ impl Op for RealDft {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_buf([half_spectrum(x[0], self.scale)?]))
+        let y = match fused(x[0], FourierKind::Real, x[0].shape()[1], self.scale)? {
+            Some(y) => y,
+            None => half_spectrum(x[0], self.scale)?,
+        };
+        Ok(Outputs::from_buf([y]))
     }
     /// The inverse counts the elements twice that stand for two.
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
@@ -57,7 +61,11 @@ impl Op for InverseRealDft {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        Ok(Outputs::from_buf([from_half_spectrum(x[0], self.n, self.scale)?]))
+        let y = match fused(x[0], FourierKind::InverseReal, self.n, self.scale)? {
+            Some(y) => y,
+            None => from_half_spectrum(x[0], self.n, self.scale)?,
+        };
+        Ok(Outputs::from_buf([y]))
     }
     fn backward<V: Value>(&self, _: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a transform has one result");
@@ -99,45 +107,27 @@ fn mirrored<B: Backend>(x: &Array<B>) -> Result<[Array<B>; 2]> {
 fn half_spectrum<B: Backend>(x: &Array<B>, scale: f64) -> Result<Array<B>> {
     let &[rows, n] = &x.shape()[..] else { unreachable!("lines of numbers") };
     let h = n / 2 + 1;
-    if n <= MAX_RADIX {
-        let w = constant(x, Table::RealToPairs { n, scale: scale.to_bits() }, &[n, 2 * h])?;
-        return shaped(&product(x, &w)?, &[rows, h, 2]);
-    }
     if n.is_multiple_of(2) {
-        // Half of E + conj and of O comes with the scale.
-        let z = pairs(&shaped(x, &[rows, n / 2, 2])?, Direction::Forward, scale * 0.5)?;
+        let z = pairs(&shaped(x, &[rows, n / 2, 2])?, Direction::Forward, 1.0)?;
         let z = concat(&[&z, &narrow(&z, 1, 0, 1)?], 1)?;
         let [e, o] = mirrored(&z)?;
         // O = -i o, so exp(-i t) O = (-sin re + cos im, -sin im - cos re).
-        let cos = constant(x, Table::HalfCos { n, signs: [1, -1], scale: 1f64.to_bits() }, &[h, 2])?;
-        let sin = constant(x, Table::HalfSin { n, scale: (-1f64).to_bits() }, &[h, 1])?;
-        return add(&e, &twiddled(&o, 2, &sin, &cos)?);
+        let cos = constant(x, Table::HalfCos { n, inverse: false }, &[h, 2])?;
+        let sin = constant(x, Table::HalfSin { n }, &[h, 1])?;
+        return scaled(&add(&e, &twiddled(&o, 2, &sin, &cos)?)?, scale * 0.5);
     }
-    let all = match plan(n) {
-        Plan::Radices(radices) => {
-            let first = first_radix(&shaped(x, &[rows, 1, n])?, radices[0], Direction::Forward)?;
-            rest_as_pairs(&first, &radices, Direction::Forward, scale)?
-        }
-        Plan::Bluestein(_) => {
-            let zeros = pad(&shaped(x, &[rows, n, 1])?, &[0, 1], Mode::Constant(Scalar::Int(0)))?;
-            pairs(&zeros, Direction::Forward, scale)?
-        }
-    };
-    narrow(&all, 1, 0, h)
+    let zeros = pad(&shaped(x, &[rows, n, 1])?, &[0, 1], Mode::Constant(Scalar::Int(0)))?;
+    narrow(&pairs(&zeros, Direction::Forward, scale)?, 1, 0, h)
 }
 
 fn from_half_spectrum<B: Backend>(x: &Array<B>, n: usize, scale: f64) -> Result<Array<B>> {
     let &[rows, h, _] = &x.shape()[..] else { unreachable!("lines of pairs") };
     let x = real_ends(x, n)?;
-    if n <= MAX_RADIX {
-        let w = constant(&x, Table::PairsToReal { n, scale: scale.to_bits() }, &[2 * h, n])?;
-        return product(&shaped(&x, &[rows, 2 * h])?, &w);
-    }
     if n.is_multiple_of(2) {
         let [a, b] = mirrored(&x)?;
         // i exp(i t) b = (-sin re - cos im, -sin im + cos re)
-        let cos = constant(&x, Table::HalfCos { n, signs: [-1, 1], scale: 1f64.to_bits() }, &[h, 2])?;
-        let sin = constant(&x, Table::HalfSin { n, scale: (-1f64).to_bits() }, &[h, 1])?;
+        let cos = constant(&x, Table::HalfCos { n, inverse: true }, &[h, 2])?;
+        let sin = constant(&x, Table::HalfSin { n }, &[h, 1])?;
         let z = narrow(&add(&a, &twiddled(&b, 2, &sin, &cos)?)?, 1, 0, n / 2)?;
         return shaped(&pairs(&z, Direction::Inverse, scale)?, &[rows, n]);
     }

@@ -1,7 +1,8 @@
 //! Cosines and sines, computed on the host in f64 by the functions of `elinvar-lane`, so that all
 //! machines have the same, and kept for the next transform of the same length.
 
-use super::Direction;
+use super::host;
+use super::plan::{Plan, plan};
 use crate::lane::Lane;
 use std::collections::HashMap;
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
@@ -46,31 +47,65 @@ pub fn root_of_unity(k: usize, n: usize) -> [f64; 2] {
 
 /// What a table holds; the key under which it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Table {
+pub enum Table {
     /// `[2, n, 2, n]`: (re', k) from (re, j), the matrix of a transform of two planes.
-    Planes { n: usize, direction: Direction, scale: u64 },
-    /// `[n, 2, n, 2]`: from (j, re) to (k, re'), of pairs.
-    Pairs { n: usize, direction: Direction, scale: u64 },
-    /// `[2, n, 2, n]`: from (re, j) to (re', k); as `Planes`, to be multiplied from the right.
-    PlanesRight { n: usize, direction: Direction, scale: u64 },
-    /// `[n, n / 2 + 1, 2]`: from real numbers to the pairs of half their spectrum.
-    RealToPairs { n: usize, scale: u64 },
-    /// `[n / 2 + 1, 2, n]`: the inverse.
-    PairsToReal { n: usize, scale: u64 },
-    /// `[first, rest]`: cos of 2 pi k j / (first rest).
-    TwiddleCos { first: usize, rest: usize },
-    /// `[first, 2, rest]`: what the other plane is multiplied by.
-    TwiddleSin { first: usize, rest: usize, direction: Direction },
+    Planes {
+        /// Its length.
+        n: usize,
+    },
+    /// `[radix, l]`: cos of 2 pi t k / (radix l).
+    TwiddleCos {
+        /// Numbers t.
+        radix: usize,
+        /// Numbers k.
+        l: usize,
+    },
+    /// `[2, radix, l]`: what the other plane is multiplied by for a product with
+    /// exp(-2 pi i t k / (radix l)).
+    TwiddleSin {
+        /// Numbers t.
+        radix: usize,
+        /// Numbers k.
+        l: usize,
+    },
     /// `[n, 1]`: cos(pi j^2 / n).
-    ChirpCos { n: usize },
-    /// `[n, 2]`: what the other of a pair is multiplied by, with exp(direction pi i j^2 / n).
-    ChirpSin { n: usize, direction: Direction },
-    /// `[n]` pairs: exp(direction pi i j^2 / n) for |j| < n, in a circle of `m`.
-    Chirp { n: usize, m: usize, direction: Direction },
-    /// `[n / 2 + 1, 1]`: `scale * cos`, then..
-    HalfCos { n: usize, signs: [i8; 2], scale: u64 },
-    /// .. `scale * sin` of 2 pi k / n.
-    HalfSin { n: usize, scale: u64 },
+    ChirpCos {
+        /// Its length.
+        n: usize,
+    },
+    /// `[n, 2]`: what the other of a pair is multiplied by for a product with exp(-pi i j^2 / n).
+    ChirpSin {
+        /// Its length.
+        n: usize,
+    },
+    /// `[m, 1]`: the real part of the transform of exp(pi i j^2 / n) / m for |j| < n, in a circle
+    /// of m, computed in f64.
+    SpectrumRe {
+        /// The length that is transformed.
+        n: usize,
+        /// That of the convolution.
+        m: usize,
+    },
+    /// `[m, 2]`: what the other of a pair is multiplied by for a product with that transform.
+    SpectrumCross {
+        /// The length that is transformed.
+        n: usize,
+        /// That of the convolution.
+        m: usize,
+    },
+    /// `[n / 2 + 1, 2]`: cos of 2 pi k / n for one part, minus that for the other; the real part's
+    /// is negative if `inverse`.
+    HalfCos {
+        /// The length of the real numbers.
+        n: usize,
+        /// From half a spectrum?
+        inverse: bool,
+    },
+    /// `[n / 2 + 1, 1]`: -sin of 2 pi k / n.
+    HalfSin {
+        /// The length of the real numbers.
+        n: usize,
+    },
 }
 
 /// All tables together hold at most this many numbers (32 MiB); beyond it they are made again.
@@ -80,7 +115,7 @@ static KEPT: LazyLock<Mutex<HashMap<Table, Arc<[f64]>>>> = LazyLock::new(Mutex::
 
 impl Table {
     /// The numbers, row-major.
-    pub(super) fn numbers(self) -> Arc<[f64]> {
+    pub fn numbers(self) -> Arc<[f64]> {
         let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(all) = kept().get(&self) {
             return all.clone();
@@ -98,77 +133,55 @@ impl Table {
 
     fn make(self) -> Vec<f64> {
         match self {
-            // (re + i im)(cos + s i sin) = (re cos - s im sin) + i (im cos + s re sin)
-            Table::Planes { n, direction, scale } => matrix([2, n], [2, n], |[c, k], [d, j]| {
-                entry(c, d, root_of_unity(j * k % n, n), direction, f64::from_bits(scale))
+            // (re + i im)(cos - i sin) = (re cos + im sin) + i (im cos - re sin)
+            Table::Planes { n } => matrix([2, n], [2, n], |[c, k], [d, j]| {
+                let root = root_of_unity(j * k % n, n);
+                if c == d { root[0] } else { crossed(c, root) }
             }),
-            Table::PlanesRight { n, direction, scale } => matrix([2, n], [2, n], |[d, j], [c, k]| {
-                entry(c, d, root_of_unity(j * k % n, n), direction, f64::from_bits(scale))
-            }),
-            Table::Pairs { n, direction, scale } => matrix([n, 2], [n, 2], |[j, d], [k, c]| {
-                entry(c, d, root_of_unity(j * k % n, n), direction, f64::from_bits(scale))
-            }),
-            Table::RealToPairs { n, scale } => matrix([n, 1], [n / 2 + 1, 2], |[j, _], [k, c]| {
-                entry(c, 0, root_of_unity(j * k % n, n), Direction::Forward, f64::from_bits(scale))
-            }),
-            Table::PairsToReal { n, scale } => matrix([n / 2 + 1, 2], [n, 1], |[k, d], [j, _]| {
-                // All but the first element, and the middle one of an even length, occur twice in
-                // the whole spectrum.
-                let alone = k == 0 || 2 * k == n;
-                if alone && d == 1 {
-                    return 0.0;
-                }
-                let scale = f64::from_bits(scale) * if alone { 1.0 } else { 2.0 };
-                entry(0, d, root_of_unity(j * k % n, n), Direction::Inverse, scale)
-            }),
-            Table::TwiddleCos { first, rest } => {
-                matrix([first, 1], [rest, 1], |[k, _], [j, _]| root_of_unity(k * j, first * rest)[0])
+            Table::TwiddleCos { radix, l } => {
+                matrix([radix, l], [1, 1], |[t, k], _| root_of_unity(t * k, radix * l)[0])
             }
-            Table::TwiddleSin { first, rest, direction } => {
-                matrix([first, 2], [rest, 1], |[k, c], [j, _]| {
-                    crossed(c, root_of_unity(k * j, first * rest), direction)
-                })
+            Table::TwiddleSin { radix, l } => {
+                matrix([2, radix], [l, 1], |[c, t], [k, _]| crossed(c, root_of_unity(t * k, radix * l)))
             }
             Table::ChirpCos { n } => matrix([n, 1], [1, 1], |[j, _], _| chirp(j, n)[0]),
-            Table::ChirpSin { n, direction } => {
-                matrix([n, 2], [1, 1], |[j, c], _| crossed(c, chirp(j, n), direction))
+            Table::ChirpSin { n } => matrix([n, 2], [1, 1], |[j, c], _| crossed(c, chirp(j, n))),
+            Table::SpectrumRe { n, m } => {
+                let [re, _] = chirp_spectrum(n, m);
+                re
             }
-            Table::Chirp { n, m, direction } => matrix([m, 2], [1, 1], |[j, c], _| match j.min(m - j) {
-                j if j < n && c == 0 => chirp(j, n)[0],
-                j if j < n => direction.sign() * chirp(j, n)[1],
-                _ => 0.0,
-            }),
-            Table::HalfCos { n, signs, scale } => matrix([n / 2 + 1, 2], [1, 1], |[k, c], _| {
-                f64::from(signs[c]) * f64::from_bits(scale) * root_of_unity(k, n)[0]
-            }),
-            Table::HalfSin { n, scale } => {
-                matrix([n / 2 + 1, 1], [1, 1], |[k, _], _| f64::from_bits(scale) * root_of_unity(k, n)[1])
+            Table::SpectrumCross { n, m } => {
+                let [_, im] = chirp_spectrum(n, m);
+                im.iter().flat_map(|&im| [-im, im]).collect()
             }
+            Table::HalfCos { n, inverse } => matrix([n / 2 + 1, 2], [1, 1], |[k, c], _| {
+                let cos = root_of_unity(k, n)[0];
+                if (c == 0) == inverse { -cos } else { cos }
+            }),
+            Table::HalfSin { n } => matrix([n / 2 + 1, 1], [1, 1], |[k, _], _| -root_of_unity(k, n)[1]),
         }
     }
 }
 
-/// What part d of an element contributes to part c of the result (0: re, 1: im).
-fn entry(c: usize, d: usize, [cos, sin]: [f64; 2], direction: Direction, scale: f64) -> f64 {
-    let sign = direction.sign();
-    scale
-        * match (c, d) {
-            (0, 1) => -sign * sin,
-            (1, 0) => sign * sin,
-            _ => cos,
-        }
-}
-
-/// What the other part of a number is multiplied by for part c of its product with
-/// cos + direction i sin.
-fn crossed(c: usize, [_, sin]: [f64; 2], direction: Direction) -> f64 {
-    if c == 0 { -direction.sign() * sin } else { direction.sign() * sin }
+/// What the other part of a number is multiplied by for part c of its product with cos - i sin.
+fn crossed(c: usize, [_, sin]: [f64; 2]) -> f64 {
+    if c == 0 { sin } else { -sin }
 }
 
 /// cos and sin of pi j^2 / n.
 fn chirp(j: usize, n: usize) -> [f64; 2] {
     let turns = (j as u128 * j as u128) % (2 * n as u128);
     root_of_unity(turns as usize, 2 * n)
+}
+
+/// The transform of exp(pi i j^2 / n) / m for |j| < n, in a circle of m.
+fn chirp_spectrum(n: usize, m: usize) -> [Vec<f64>; 2] {
+    let Plan::Levels(levels) = plan(m) else { unreachable!("the length of a convolution has levels") };
+    let part =
+        |c: usize| (0..m).map(|j| j.min(m - j)).map(|j| if j < n { chirp(j, n)[c] } else { 0.0 }).collect();
+    let (mut re, mut im) = (part(0), part(1));
+    host::transform(&mut re, &mut im, &levels);
+    [re, im].map(|v| v.iter().map(|x| x / m as f64).collect())
 }
 
 /// f of all pairs of two-part indices, the second running faster.

@@ -1,0 +1,83 @@
+//! Fourier transforms: whole rows in cache, the same arithmetic as composed of maps and products.
+//!
+//! A row is read into planes of real and imaginary parts, transformed there, and written once.
+
+mod kernels;
+mod plan;
+mod tables;
+
+use crate::CpuDevice;
+use crate::runtime::output::parallel_fill::fill_pieces;
+use crate::runtime::scratch::scratch;
+use crate::view::{View, misuse_error};
+use elinvar_core::{DType, HostData, Result, storage};
+use elinvar_ops::backend::FourierKind;
+use elinvar_simd::vector::{dispatch_vectors, lanes};
+use kernels::lines::{Memory, plane, sizes};
+use kernels::rows::{Job, RowsKernel, Source};
+use plan::{Cut, MIN_PIECE, NS_PER_LEVEL};
+use tables::Planned;
+
+/// See [`Fused::Fourier`](elinvar_ops::backend::Fused).
+pub(crate) fn fourier(
+    d: &CpuDevice,
+    kind: FourierKind,
+    n: usize,
+    scale: f64,
+    x: &View<'_>,
+) -> Result<HostData> {
+    match x.dtype {
+        DType::F32 => transform::<f32>(d, kind, n, scale, x),
+        DType::F64 => transform::<f64>(d, kind, n, scale, x),
+        storage!(DType) | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+            Err(misuse_error("a Fourier transform", x.dtype))
+        }
+    }
+}
+
+fn transform<T: Planned>(
+    d: &CpuDevice,
+    kind: FourierKind,
+    n: usize,
+    scale: f64,
+    x: &View<'_>,
+) -> Result<HostData> {
+    let all = T::slice(x.buffer).ok_or_else(|| misuse_error("a Fourier transform", x.dtype))?;
+    let strides = match x.layout.strides() {
+        &[row, element] => [row, element, 0],
+        &[row, element, part] => [row, element, part],
+        _ => unreachable!("the op passes rows of numbers or pairs"),
+    };
+    let is_halved = !matches!(kind, FourierKind::Complex(_)) && n.is_multiple_of(2);
+    let plan = T::transform(if is_halved { n / 2 } else { n });
+    let half = is_halved.then(|| T::half(n, kind == FourierKind::InverseReal));
+    let scale = if is_halved && kind == FourierKind::Real { scale * 0.5 } else { scale };
+    let lanes = lanes::<T>(d.isa());
+    let job = Job {
+        kind,
+        n,
+        scale: (scale != 1.0).then(|| T::from_f64(scale)),
+        source: Source { x: all, offset: x.layout.offset(), strides },
+        transform: &plan,
+        half: half.as_deref(),
+        cut: plan::cut(&plan.levels, lanes),
+    };
+    let (len, rows) = (job.row_len(), x.shape()[0]);
+    let sizes = sizes(plan.levels.n, job.cut, lanes);
+    let spare = if kind == FourierKind::InverseReal { 2 * plane(n / 2 + 1) } else { 0 };
+    // Whole registers of lines.
+    let unit = if job.cut == Cut::Lines { lanes } else { 1 };
+    let piece = MIN_PIECE.div_ceil(len).next_multiple_of(unit) * len;
+    let ns = NS_PER_LEVEL * plan.levels.n.ilog2().max(1) as f64 * plan.levels.n as f64 / plan.n as f64;
+    let y = fill_pieces::<T>(d, rows * len, piece, ns, &|start, dst| {
+        scratch(sizes.iter().sum::<usize>() + spare, |memory: &mut [T]| {
+            let (lines, memory) = memory.split_at_mut(sizes[0]);
+            let (between, memory) = memory.split_at_mut(sizes[1]);
+            let (a, memory) = memory.split_at_mut(sizes[2]);
+            let (b, spare) = memory.split_at_mut(sizes[3]);
+            let memory = Memory { lines, between, lanes: [a, b] };
+            dispatch_vectors(d.isa(), RowsKernel { job: &job, first: start / len, memory, spare, dst });
+        })
+    })?;
+    Ok(T::wrap(y))
+}
