@@ -6,6 +6,8 @@
 use elinvar_core::DType;
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::catalogue::fourier::Norm;
+use elinvar_ops::catalogue::pad::Mode;
+use elinvar_ops::catalogue::stft::Frames;
 use elinvar_ops::{Array, Door};
 use std::time::Instant;
 
@@ -24,19 +26,30 @@ fn main() {
         least * 1e3
     };
     for dtype in [DType::F32, DType::F64] {
+        let row = |op: &str, rows: usize, n: usize, ms: f64| println!("{dtype} {op} {rows} {n} {ms:.5}");
+        let noise = |shape: &[usize]| {
+            let numbers =
+                (0..shape.iter().product()).map(|i: usize| ((i * 7919) % 1009) as f64 / 504.0 - 1.0);
+            Array::<Cpu>::from_f64s(&d, numbers.collect(), shape, dtype).unwrap()
+        };
         for n in LENGTHS {
             let rows = ((1 << 17) / n).max(1);
-            let noise =
-                |len: usize| (0..len).map(|i| ((i * 7919) % 1009) as f64 / 504.0 - 1.0).collect::<Vec<_>>();
-            let x = Array::<Cpu>::from_f64s(&d, noise(rows * n), &[rows, n], dtype).unwrap();
-            let z = Array::from_f64s(&d, noise(rows * n * 2), &[rows, n, 2], dtype).unwrap();
-            let half =
-                Array::from_f64s(&d, noise(rows * (n / 2 + 1) * 2), &[rows, n / 2 + 1, 2], dtype).unwrap();
-            let row = |op: &str, ms: f64| println!("{dtype} {op} {rows} {n} {ms:.5}");
-            row("fft", least(&|| Cpu::fft(&z, None, -1, Norm::Backward).unwrap()));
-            row("ifft", least(&|| Cpu::ifft(&z, None, -1, Norm::Backward).unwrap()));
-            row("rfft", least(&|| Cpu::rfft(&x, None, -1, Norm::Backward).unwrap()));
-            row("irfft", least(&|| Cpu::irfft(&half, Some(n), -1, Norm::Backward).unwrap()));
+            let (x, z, half) = (noise(&[rows, n]), noise(&[rows, n, 2]), noise(&[rows, n / 2 + 1, 2]));
+            row("fft", rows, n, least(&|| Cpu::fft(&z, None, -1, Norm::Backward).unwrap()));
+            row("ifft", rows, n, least(&|| Cpu::ifft(&z, None, -1, Norm::Backward).unwrap()));
+            row("rfft", rows, n, least(&|| Cpu::rfft(&x, None, -1, Norm::Backward).unwrap()));
+            row("irfft", rows, n, least(&|| Cpu::irfft(&half, Some(n), -1, Norm::Backward).unwrap()));
         }
+        for (rows, n) in [(64, 64), (4, 256), (1, 1024)] {
+            let z = noise(&[rows, n, n, 2]);
+            row("fft2", rows, n, least(&|| Cpu::fft2(&z, None, [-2, -1], Norm::Backward).unwrap()));
+        }
+        let (signal, window) = (noise(&[8, 16_000]), noise(&[400]));
+        let frames = Frames { hop_length: 160, ..Frames::new(400) };
+        let stft = || Cpu::stft(&signal, Some(&window), &frames, Mode::Reflect).unwrap();
+        row("stft", 8, 400, least(&stft));
+        let spectra = stft();
+        let istft = || Cpu::istft(&spectra, Some(&window), &frames, None).unwrap();
+        row("istft", 8, 400, least(&istft));
     }
 }

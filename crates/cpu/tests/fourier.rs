@@ -12,12 +12,13 @@ mod dice;
 
 use crate::common::{Operand, same};
 use crate::dice::{Dice, Values};
-use elinvar_core::{DType, HostData, Result, Shape};
+use elinvar_core::{DType, HostData, Layout, Result, Shape};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::backend::{Compute, FourierKind, Fused};
 use elinvar_ops::catalogue::fourier::{Direction, Norm};
 use elinvar_ops::{Array, Backend, Door};
 use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_tensor::Tensor;
 use std::sync::LazyLock;
 
 /// Instruction sets that have kernels, on one thread; the best on three.
@@ -74,7 +75,12 @@ fn shape(kind: FourierKind, front: &[usize], n: usize) -> Vec<usize> {
 fn check(dice: &mut Dice, n: usize, rows: usize, values: Values) {
     for kind in KINDS {
         for dtype in [DType::F32, DType::F64] {
-            let x = Operand::draw(dice, dtype, &shape(kind, &[rows], n), values);
+            let shape = shape(kind, &[rows], n);
+            let mut x = Operand::draw(dice, dtype, &shape, values);
+            if dice.once_in(2) {
+                let layout = Layout::contiguous(Shape::new(&shape).unwrap());
+                x = Operand { data: dice.data(dtype, layout.shape().numel(), values).into(), layout };
+            }
             let norm = [Norm::Backward, Norm::Forward, Norm::Ortho][dice.below(3)];
             let call = (n, -1, norm);
             let want = transformed::<Reference>(&ReferenceDevice, &x, kind, call);
@@ -91,7 +97,7 @@ fn check(dice: &mut Dice, n: usize, rows: usize, values: Values) {
 fn every_short_length() {
     let mut dice = Dice::new(1, 0);
     for n in 1..=70 {
-        let rows = [1, 17, 3, 9][n % 4];
+        let rows = [1, 17, 3, 9, 34][n % 5];
         check(&mut dice, n, rows, if n % 3 == 0 { Values::Wild } else { Values::Sparse });
     }
 }
@@ -159,6 +165,36 @@ fn any_axis_and_any_size() {
                     &want,
                     &format!("{kind:?} {n} of {shape:?}, {axis}"),
                 );
+            }
+        }
+    }
+}
+
+/// Gradients are transforms, too.
+#[test]
+fn gradients() {
+    fn gradient<B: Backend<Buffer: From<HostData>>>(
+        d: &B::Device,
+        x: &Operand,
+        kind: FourierKind,
+    ) -> HostData {
+        let x = Tensor::<B>::from_array(array::<B>(d, x)).requires_grad();
+        let y = match kind {
+            FourierKind::Complex(Direction::Forward) => x.fft(None, -1, Norm::Backward),
+            FourierKind::Complex(Direction::Inverse) => x.ifft(None, -1, Norm::Backward),
+            FourierKind::Real => x.rfft(None, -1, Norm::Backward),
+            FourierKind::InverseReal => x.irfft(None, -1, Norm::Backward),
+        };
+        let g = (&y * &y.detach()).sum().backward();
+        g.get(&x).expect("it is tracked").to_host().unwrap().into_data()
+    }
+    let mut dice = Dice::new(6, 0);
+    for n in [6, 16, 30, 134, 256] {
+        for kind in KINDS {
+            let x = Operand::draw(&mut dice, DType::F32, &shape(kind, &[20], n), Values::Tame);
+            let want = gradient::<Reference>(&ReferenceDevice, &x, kind);
+            for d in devices() {
+                same(&Ok(gradient::<Cpu>(d, &x, kind)), &Ok(want.clone()), &format!("{kind:?} {n}"));
             }
         }
     }

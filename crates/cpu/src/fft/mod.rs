@@ -15,7 +15,7 @@ use elinvar_ops::backend::FourierKind;
 use elinvar_simd::vector::{dispatch_vectors, lanes};
 use kernels::lines::{Memory, plane, sizes};
 use kernels::rows::{Job, RowsKernel, Source};
-use plan::{Cut, MIN_PIECE, NS_PER_LEVEL};
+use plan::{MIN_PIECE, NS_PER_LEVEL};
 use tables::Planned;
 
 /// See [`Fused::Fourier`](elinvar_ops::backend::Fused).
@@ -43,16 +43,16 @@ fn transform<T: Planned>(
     x: &View<'_>,
 ) -> Result<HostData> {
     let all = T::slice(x.buffer).ok_or_else(|| misuse_error("a Fourier transform", x.dtype))?;
-    let strides = match x.layout.strides() {
-        &[row, element] => [row, element, 0],
-        &[row, element, part] => [row, element, part],
+    let strides = match *x.layout.strides() {
+        [row, element] => [row, element, 0],
+        [row, element, part] => [row, element, part],
         _ => unreachable!("the op passes rows of numbers or pairs"),
     };
     let is_halved = !matches!(kind, FourierKind::Complex(_)) && n.is_multiple_of(2);
     let plan = T::transform(if is_halved { n / 2 } else { n });
     let half = is_halved.then(|| T::half(n, kind == FourierKind::InverseReal));
     let scale = if is_halved && kind == FourierKind::Real { scale * 0.5 } else { scale };
-    let lanes = lanes::<T>(d.isa());
+    let (lanes, rows) = (lanes::<T>(d.isa()), x.shape()[0]);
     let job = Job {
         kind,
         n,
@@ -60,24 +60,30 @@ fn transform<T: Planned>(
         source: Source { x: all, offset: x.layout.offset(), strides },
         transform: &plan,
         half: half.as_deref(),
-        cut: plan::cut(&plan.levels, lanes),
+        cut: plan::cut(&plan.levels, lanes, rows),
     };
-    let (len, rows) = (job.row_len(), x.shape()[0]);
-    let sizes = sizes(plan.levels.n, job.cut, lanes);
+    let len = job.row_len();
+    // Whole registers of lines, or lines that are read together.
+    let unit = if job.is_abreast() { lanes } else { 1 };
+    let sizes = sizes(plan.levels.n, job.cut, [lanes, unit]);
     let spare = if kind == FourierKind::InverseReal { 2 * plane(n / 2 + 1) } else { 0 };
-    // Whole registers of lines.
-    let unit = if job.cut == Cut::Lines { lanes } else { 1 };
     let piece = MIN_PIECE.div_ceil(len).next_multiple_of(unit) * len;
     let ns = NS_PER_LEVEL * plan.levels.n.ilog2().max(1) as f64 * plan.levels.n as f64 / plan.n as f64;
     let y = fill_pieces::<T>(d, rows * len, piece, ns, &|start, dst| {
-        scratch(sizes.iter().sum::<usize>() + spare, |memory: &mut [T]| {
-            let (lines, memory) = memory.split_at_mut(sizes[0]);
-            let (between, memory) = memory.split_at_mut(sizes[1]);
-            let (a, memory) = memory.split_at_mut(sizes[2]);
-            let (b, spare) = memory.split_at_mut(sizes[3]);
-            let memory = Memory { lines, between, lanes: [a, b] };
-            dispatch_vectors(d.isa(), RowsKernel { job: &job, first: start / len, memory, spare, dst });
+        // In three buffers, so that long ones are kept for the next transform, too.
+        scratch(sizes[0], |lines: &mut [T]| {
+            scratch(sizes[1], |between: &mut [T]| {
+                scratch(sizes[2] + sizes[3] + spare, |rest: &mut [T]| {
+                    let (a, rest) = rest.split_at_mut(sizes[2]);
+                    let (b, spare) = rest.split_at_mut(sizes[3]);
+                    let memory = Memory { lines, between, lanes: [a, b] };
+                    let first = start / len;
+                    dispatch_vectors(d.isa(), RowsKernel { job: &job, first, memory, spare, dst });
+                })
+            })
         })
+        .flatten()
+        .flatten()
     })?;
     Ok(T::wrap(y))
 }

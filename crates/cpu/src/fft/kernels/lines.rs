@@ -30,39 +30,44 @@ pub(in crate::fft) struct Memory<'m, T> {
     pub(in crate::fft) lanes: [&'m mut [T]; 2],
 }
 
-/// Elements of the slices of a [`Memory`], for registers of so many lanes.
-pub(in crate::fft) fn sizes(n: usize, cut: Cut, lanes: usize) -> [usize; 4] {
+/// Elements of the slices of a [`Memory`], for registers of so many lanes and so many lines.
+pub(in crate::fft) fn sizes(n: usize, cut: Cut, [lanes, lines]: [usize; 2]) -> [usize; 4] {
     let line = 2 * plane(n);
+    // Half a spectrum has an element more.
+    let across = 2 * lanes * plane(n + 1);
     match cut {
-        Cut::Lines => [lanes * line, 0, lanes * line, lanes * line],
+        Cut::Lines => [lanes * line, 0, across, across],
         Cut::Within { first, .. } => {
             let most = 2 * lanes * first.max(n / first);
-            [line, line, most, most]
+            [lines * line, line, most, most]
         }
     }
 }
 
-/// Transforms the lines, which are one, or as many as a register has lanes.
+/// Transforms the first `lines`, at most as many as a register has lanes.
 ///
 /// # Safety
-/// The processor has the registers `V`; the memory has the sizes for its lanes.
+/// The processor has the registers `V`.
 #[inline(always)]
 pub(in crate::fft) unsafe fn transform<V: GatherVector>(
     levels: &Levels<V::T>,
     cut: Cut,
+    lines: usize,
     memory: &mut Memory<'_, V::T>,
 ) {
     let n = levels.n;
     let have = [memory.lines.len(), memory.between.len(), memory.lanes[0].len(), memory.lanes[1].len()];
-    assert!(
-        sizes(n, cut, V::LANES).iter().zip(have).all(|(&least, have)| have >= least),
-        "cpu: a short buffer"
-    );
+    let least = sizes(n, cut, [V::LANES, lines]);
+    assert!(least.iter().zip(have).all(|(&least, have)| have >= least), "cpu: a short buffer");
     // SAFETY: the caller's instruction set, and the sizes above.
     unsafe {
         match cut {
             Cut::Lines => abreast::<V>(levels, memory),
-            Cut::Within { levels: count, first } => within::<V>(levels, [count, first], memory),
+            Cut::Within { levels: count, first } => {
+                for i in 0..lines {
+                    within::<V>(levels, [count, first], i, memory);
+                }
+            }
         }
     }
 }
@@ -89,32 +94,37 @@ unsafe fn abreast<V: GatherVector>(levels: &Levels<V::T>, memory: &mut Memory<'_
         let y = run::<V, false>(&levels.all, Place { l: 1, k: 0 }, n, [a, b]);
         for part in 0..2 {
             for i in (0..n).step_by(V::LANES) {
-                turned::<V>(y, 2 * i + part, lines.add(part * step + i), 2 * step);
+                turned::<V>(y, [2 * i + part, 2], lines.add(part * step + i), 2 * step);
             }
         }
     }
 }
 
-/// Part by part of elements in lanes, from register `first` on, every second: `LANES` elements of
-/// each lane become neighbours at `to`, those of the next lane `step` further.
+/// Registers from number `first` on, each `every`-th, turned: `LANES` of each lane become neighbours
+/// at `to`, those of the next lane `step` further.
 ///
 /// # Safety
-/// As for [`transform`]; these elements are in memory, up to the register after the last.
+/// As for [`transform`]; these registers are in memory, and room for the numbers.
 #[inline(always)]
-unsafe fn turned<V: GatherVector>(from: *const V::T, first: usize, to: *mut V::T, step: usize) {
+pub(super) unsafe fn turned<V: GatherVector>(
+    from: *const V::T,
+    [first, every]: [usize; 2],
+    to: *mut V::T,
+    step: usize,
+) {
     // SAFETY: the caller's.
     unsafe {
         let from = from.add(first * V::LANES);
         if V::LANES < 4 {
             for lane in 0..V::LANES {
                 for i in 0..V::LANES {
-                    *to.add(lane * step + i) = *from.add(2 * i * V::LANES + lane);
+                    *to.add(lane * step + i) = *from.add(every * i * V::LANES + lane);
                 }
             }
             return;
         }
         for lane in (0..V::LANES).step_by(4) {
-            let four = V::quad(from.add(lane), 2 * V::LANES as isize);
+            let four = V::quad(from.add(lane), (every * V::LANES) as isize);
             for (i, x) in four.into_iter().enumerate() {
                 x.store(to.add((lane + i) * step));
             }
@@ -122,7 +132,7 @@ unsafe fn turned<V: GatherVector>(from: *const V::T, first: usize, to: *mut V::T
     }
 }
 
-/// One line: `count` levels, whose product is `first`, of neighbours, then the others.
+/// Line number `i`: `count` levels, whose product is `first`, of neighbours, then the others.
 ///
 /// # Safety
 /// As for [`transform`]; `first` and `n / first` are at least `LANES`.
@@ -130,12 +140,13 @@ unsafe fn turned<V: GatherVector>(from: *const V::T, first: usize, to: *mut V::T
 unsafe fn within<V: GatherVector>(
     levels: &Levels<V::T>,
     [count, first]: [usize; 2],
+    i: usize,
     memory: &mut Memory<'_, V::T>,
 ) {
     let (n, step) = (levels.n, plane(levels.n));
     let rest = n / first;
     assert!(first.min(rest) >= V::LANES, "cpu: a line that is cut too short");
-    let (line, between) = (memory.lines.as_mut_ptr(), memory.between.as_mut_ptr());
+    let (line, between) = (memory.lines[2 * step * i..].as_mut_ptr(), memory.between.as_mut_ptr());
     let [a, b] = [0, 1].map(|i| memory.lanes[i].as_mut_ptr());
     let (before, after) = levels.all.split_at(count);
     // SAFETY: elements and registers are within planes and `lanes`, as the sizes say.
@@ -151,7 +162,7 @@ unsafe fn within<V: GatherVector>(
             for part in 0..2 {
                 for k in (0..first).step_by(V::LANES) {
                     let k = k.min(first - V::LANES);
-                    turned::<V>(y, 2 * k + part, between.add(part * step + j * first + k), first);
+                    turned::<V>(y, [2 * k + part, 2], between.add(part * step + j * first + k), first);
                 }
             }
         }

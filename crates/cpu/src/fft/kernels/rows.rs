@@ -4,6 +4,7 @@
 //! -1 is exact, so it may be a sum or difference instead; a product by +0 is not nothing.
 #![allow(unsafe_code, reason = "rows that are written whole")]
 
+use super::abreast;
 use super::lines::{self, Memory, plane};
 use crate::fft::plan::Cut;
 use crate::fft::tables::{Half, Transform, Turns};
@@ -26,27 +27,45 @@ pub(in crate::fft) struct Source<'a, T> {
 }
 
 impl<'a, T: Copy> Source<'a, T> {
-    /// Calls `f` with the number and the parts of elements 0 to `n` of a row, or of pairs of real
-    /// numbers.
+    /// The parts of elements 0 to `n` of rows from `row` on, each into two planes of so many numbers
+    /// (the second part first if `swapped`).
     #[inline(always)]
-    fn parts(&self, row: usize, n: usize, to: [&mut [T]; 2]) {
+    fn parts(&self, row: usize, n: usize, lines: &mut [T], plane: usize, swapped: bool) {
         let [rows, step, part] = self.strides;
-        let at = self.offset.wrapping_add_signed(row as isize * rows);
-        let [re, im] = to;
-        let (re, im) = (&mut re[..n], &mut im[..n]);
-        if step == 2 && part == 1 {
-            let x = self.x[at..][..2 * n].as_chunks::<2>().0;
-            for ((re, im), x) in re.iter_mut().zip(im).zip(x) {
-                [*re, *im] = *x;
+        let count = lines.len() / (2 * plane);
+        let at = |row: usize| self.offset.wrapping_add_signed(row as isize * rows);
+        let [first, second] = if swapped { [plane, 0] } else { [0, plane] };
+        if count > 1 && rows.abs() < step.abs() {
+            // Elements of rows that are neighbours together: they are in one cache line.
+            for i in 0..n {
+                let at = at(row).wrapping_add_signed(i as isize * step);
+                for r in 0..count {
+                    let at = at.wrapping_add_signed(r as isize * rows);
+                    let to = 2 * plane * r + i;
+                    lines[to + first] = self.x[at];
+                    lines[to + second] = self.x[at.wrapping_add_signed(part)];
+                }
             }
             return;
         }
-        for (i, (re, im)) in re.iter_mut().zip(im).enumerate() {
-            let at = at.wrapping_add_signed(i as isize * step);
-            [*re, *im] = [self.x[at], self.x[at.wrapping_add_signed(part)]];
+        for (r, line) in lines.chunks_exact_mut(2 * plane).enumerate() {
+            let at = at(row + r);
+            let (a, b) = line.split_at_mut(plane);
+            let (x, y) = if swapped { (&mut b[..n], &mut a[..n]) } else { (&mut a[..n], &mut b[..n]) };
+            if step == 2 && part == 1 {
+                let pairs = self.x[at..][..2 * n].as_chunks::<2>().0;
+                for ((x, y), pair) in x.iter_mut().zip(y).zip(pairs) {
+                    [*x, *y] = *pair;
+                }
+                continue;
+            }
+            for (i, (x, y)) in x.iter_mut().zip(y).enumerate() {
+                let at = at.wrapping_add_signed(i as isize * step);
+                [*x, *y] = [self.x[at], self.x[at.wrapping_add_signed(part)]];
+            }
         }
     }
-    /// The same of real numbers.
+    /// Real numbers of a row.
     #[inline(always)]
     fn reals(&self, row: usize, to: &mut [T]) {
         let [rows, step, _] = self.strides;
@@ -54,6 +73,23 @@ impl<'a, T: Copy> Source<'a, T> {
         for (i, to) in to.iter_mut().enumerate() {
             *to = self.x[at.wrapping_add_signed(i as isize * step)];
         }
+    }
+    /// Are the parts of what is transformed neighbours, one after the other?
+    pub(super) fn neighbours_are_pairs(&self, kind: FourierKind) -> bool {
+        let [_, step, part] = self.strides;
+        if kind == FourierKind::Real { step == 1 } else { step == 2 && part == 1 }
+    }
+    /// Where the first of `count` rows from `row` on begins, each of `numbers` neighbours, and how
+    /// far apart they are.
+    ///
+    /// # Panics
+    /// If they are not in memory.
+    pub(super) fn block(&self, row: usize, count: usize, numbers: usize) -> (*const T, isize) {
+        let rows = self.strides[0];
+        let ends = [row, row + count - 1].map(|row| self.offset.wrapping_add_signed(row as isize * rows));
+        let is_inside = |at: usize| at.checked_add(numbers).is_some_and(|end| end <= self.x.len());
+        assert!(ends.into_iter().all(is_inside), "cpu: rows leave their buffer");
+        (self.x.as_ptr().wrapping_add(ends[0]), rows)
     }
     /// Pairs of neighbours as elements.
     fn paired(self) -> Self {
@@ -92,27 +128,30 @@ impl<T: SimdElement> VectorKernel for RowsKernel<'_, '_, '_, T> {
     unsafe fn run<V: GatherVector<T = T>>(self) {
         let RowsKernel { job, first, mut memory, spare, dst } = self;
         let (mut row, step) = (first, plane(job.transform.levels.n));
-        let abreast = if job.cut == Cut::Lines { V::LANES } else { 1 };
+        let most = if job.is_abreast() { V::LANES } else { 1 };
+        let side_by_side = job.cut == Cut::Lines && abreast::fits(job, V::LANES);
         while dst.remaining() > 0 {
-            let count = abreast.min(dst.remaining() / job.row_len());
-            for i in 0..count {
-                let line = memory.lines[2 * step * i..][..2 * step].split_at_mut(step);
-                job.read(row + i, line.into(), spare);
+            let count = most.min(dst.remaining() / job.row_len());
+            if count == V::LANES && side_by_side {
+                // SAFETY: the caller's instruction set.
+                unsafe { abreast::rows::<V>(job, row, &mut memory, dst) };
+                row += count;
+                continue;
             }
-            // SAFETY: the caller's instruction set; `transform` checks the sizes of the memory.
-            unsafe { lines::transform::<V>(&job.transform.levels, job.cut, &mut memory) };
+            job.read(row, &mut memory.lines[..2 * step * count], step, spare);
+            // SAFETY: the caller's instruction set.
+            unsafe { lines::transform::<V>(&job.transform.levels, job.cut, count, &mut memory) };
             if let Some(convolution) = &job.transform.convolution {
-                for i in 0..count {
-                    let (re, im) = memory.lines[2 * step * i..][..2 * step].split_at_mut(step);
+                for line in memory.lines.chunks_exact_mut(2 * step).take(count) {
+                    let (re, im) = line.split_at_mut(step);
                     turn(&convolution.spectrum, [re, im]);
                     re.swap_with_slice(im);
                 }
                 // SAFETY: as above.
-                unsafe { lines::transform::<V>(&job.transform.levels, job.cut, &mut memory) };
+                unsafe { lines::transform::<V>(&job.transform.levels, job.cut, count, &mut memory) };
             }
-            for i in 0..count {
-                let line = memory.lines[2 * step * i..][..2 * step].split_at_mut(step);
-                job.write(line.into(), dst);
+            for line in memory.lines.chunks_exact_mut(2 * step).take(count) {
+                job.write(line.split_at_mut(step).into(), dst);
             }
             row += count;
         }
@@ -150,47 +189,66 @@ impl<T: SimdElement> Job<'_, T> {
         }
     }
     /// Is it an inverse transform?
-    fn is_inverse(&self) -> bool {
+    pub(super) fn is_inverse(&self) -> bool {
         match self.kind {
             FourierKind::Complex(direction) => direction == Direction::Inverse,
             FourierKind::Real => false,
             FourierKind::InverseReal => true,
         }
     }
-    /// The complex numbers that a row stands for, as what is transformed forward.
+    /// Are several rows read together: for registers, or because their elements are neighbours?
+    pub(in crate::fft) fn is_abreast(&self) -> bool {
+        let [rows, step, _] = self.source.strides;
+        self.cut == Cut::Lines || rows.abs() < step.abs()
+    }
+    /// The complex numbers that rows from `row` on stand for, as what is transformed forward.
     #[inline(always)]
-    fn read(&self, row: usize, [re, im]: [&mut [T]; 2], spare: &mut [T]) {
-        let m = self.transform.n;
-        let [x, y] = if self.is_inverse() { [&mut *im, &mut *re] } else { [&mut *re, &mut *im] };
-        match (self.kind, self.half) {
-            (FourierKind::Complex(_), _) => self.source.parts(row, m, [x, y]),
-            (FourierKind::Real, Some(_)) => self.source.paired().parts(row, m, [x, y]),
-            (FourierKind::Real, None) => {
-                self.source.reals(row, &mut x[..m]);
-                y[..m].fill(T::ZERO);
+    fn read(&self, row: usize, lines: &mut [T], plane: usize, spare: &mut [T]) {
+        let (m, swapped) = (self.transform.n, self.is_inverse());
+        match self.kind {
+            FourierKind::Complex(_) => self.source.parts(row, m, lines, plane, swapped),
+            FourierKind::Real if self.half.is_some() => {
+                self.source.paired().parts(row, m, lines, plane, false);
             }
-            (FourierKind::InverseReal, half) => {
-                let h = self.n / 2 + 1;
-                let (a, b) = spare.split_at_mut(spare.len() / 2);
-                self.source.parts(row, h, [a, b]);
-                let (a, b) = (&a[..h], &mut b[..h]);
-                b[0] = T::ZERO;
-                if let Some(half) = half {
-                    b[m] = T::ZERO;
-                    self.split(half, [a, b], [&mut x[..m], &mut y[..m]]);
-                } else {
-                    x[..h].copy_from_slice(a);
-                    y[..h].copy_from_slice(b);
-                    for (i, (x, y)) in x[h..m].iter_mut().zip(&mut y[h..m]).enumerate() {
-                        [*x, *y] = [a[h - 1 - i], -b[h - 1 - i]];
-                    }
+            FourierKind::Real | FourierKind::InverseReal => {
+                for (i, line) in lines.chunks_exact_mut(2 * plane).enumerate() {
+                    let (x, y) = line.split_at_mut(plane);
+                    self.read_reals(row + i, if swapped { [y, x] } else { [x, y] }, spare);
                 }
             }
         }
         if let Some(convolution) = &self.transform.convolution {
-            turn(&convolution.chirp, [&mut *re, &mut *im]);
-            re[m..].fill(T::ZERO);
-            im[m..].fill(T::ZERO);
+            for line in lines.chunks_exact_mut(2 * plane) {
+                let (re, im) = line.split_at_mut(plane);
+                turn(&convolution.chirp, [&mut *re, &mut *im]);
+                re[m..].fill(T::ZERO);
+                im[m..].fill(T::ZERO);
+            }
+        }
+    }
+    /// Real numbers of odd length, or those of which a row has half the spectrum.
+    #[inline(always)]
+    fn read_reals(&self, row: usize, [x, y]: [&mut [T]; 2], spare: &mut [T]) {
+        let m = self.transform.n;
+        if self.kind == FourierKind::Real {
+            self.source.reals(row, &mut x[..m]);
+            y[..m].fill(T::ZERO);
+            return;
+        }
+        let h = self.n / 2 + 1;
+        self.source.parts(row, h, spare, spare.len() / 2, false);
+        let (a, b) = spare.split_at_mut(spare.len() / 2);
+        let (a, b) = (&a[..h], &mut b[..h]);
+        b[0] = T::ZERO;
+        if let Some(half) = self.half {
+            b[m] = T::ZERO;
+            self.split(half, [a, b], [&mut x[..m], &mut y[..m]]);
+            return;
+        }
+        x[..h].copy_from_slice(a);
+        y[..h].copy_from_slice(b);
+        for (i, (x, y)) in x[h..m].iter_mut().zip(&mut y[h..m]).enumerate() {
+            [*x, *y] = [a[h - 1 - i], -b[h - 1 - i]];
         }
     }
     /// The numbers whose transform has the halves' sum and difference in neighbours.
@@ -208,15 +266,13 @@ impl<T: SimdElement> Job<'_, T> {
     }
     /// A row of the result.
     #[inline(always)]
-    fn write(&self, [re, im]: [&mut [T]; 2], dst: &mut UninitSlice<'_, T>) {
+    fn write(&self, [mut re, mut im]: [&mut [T]; 2], dst: &mut UninitSlice<'_, T>) {
         let m = self.transform.n;
-        let [re, im] = if self.transform.convolution.is_some() {
+        if let Some(convolution) = &self.transform.convolution {
             // The transform back gave parts swapped.
-            turn(&self.transform.convolution.as_ref().expect("as was seen").chirp, [&mut *im, &mut *re]);
-            [im, re]
-        } else {
-            [re, im]
-        };
+            std::mem::swap(&mut re, &mut im);
+            turn(&convolution.chirp, [&mut *re, &mut *im]);
+        }
         let len = self.row_len();
         let slots = &mut dst.unwritten()[..len];
         match (self.kind, self.half) {

@@ -5,7 +5,7 @@ use super::tables::Table;
 use super::{Direction, bluestein, fused};
 use crate::backend::FourierKind;
 use crate::catalogue::matmul::Matmul;
-use crate::catalogue::{flip, fma, mul, narrow, permute, reshape};
+use crate::catalogue::{expand, flip, fma, mul, narrow, permute, reshape};
 use crate::prelude::*;
 
 /// The transform of pairs: [rows, n, 2] to [rows, n, 2], of f32 or f64.
@@ -98,11 +98,16 @@ pub(super) fn forward<B: Backend>(x: &Array<B>) -> Result<Array<B>> {
     shaped(&z, &[rows, n, 2])
 }
 
-/// Joins pairs of transforms: sums and differences.
+/// Joins pairs of transforms: sums and differences. All of it has the shape of the result, so that
+/// it is one kernel where maps are fused.
 fn level_of_two<B: Backend>(z: &Array<B>) -> Result<Array<B>> {
     let &[rows, all, q, k, _] = &z.shape()[..] else { unreachable!("transforms of pairs") };
     let (m, l) = (all / 2, q * k);
-    let half = |i: usize| narrow(z, 1, (i * m) as isize, m);
+    let both = Shape::new(&[rows, m, 2, q, k, 2])?;
+    let half = |i: usize| {
+        let half = narrow(z, 1, (i * m) as isize, m)?;
+        expand(&shaped(&half, &[rows, m, 1, q, k, 2])?, &both)
+    };
     let (even, odd) = (half(0)?, half(1)?);
     let odd = if l > 1 {
         let table = |t, parts: usize| {
@@ -110,13 +115,12 @@ fn level_of_two<B: Backend>(z: &Array<B>) -> Result<Array<B>> {
             shaped(&permute(&all, &[1, 2, 3, 0])?, &[q, k, parts])
         };
         let cos = table(Table::TwiddleCos { radix: 2, l }, 1)?;
-        twiddled(&odd, 4, &cos, &table(Table::TwiddleSin { radix: 2, l }, 2)?)?
+        twiddled(&odd, 5, &cos, &table(Table::TwiddleSin { radix: 2, l }, 2)?)?
     } else {
         odd
     };
-    let both = |x: &Array<B>| shaped(x, &[rows, m, 1, q, k, 2]);
     let sign = Array::from_f64s(z.device(), vec![1.0, -1.0], &[2, 1, 1, 1], z.dtype())?;
-    shaped(&fma(&both(&odd)?, &sign, &both(&even)?)?, &[rows, m, 2, l, 2])
+    shaped(&fma(&odd, &sign, &even)?, &[rows, m, 2, l, 2])
 }
 
 /// Joins `r` transforms each by a product with the matrix of a transform of length r.

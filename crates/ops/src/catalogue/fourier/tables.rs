@@ -45,6 +45,23 @@ pub fn root_of_unity(k: usize, n: usize) -> [f64; 2] {
     [cos, sin]
 }
 
+/// All n of [`root_of_unity`]. Where an eighth of a turn is a whole number of steps, the reflections
+/// of one eighth: their fractions are the same numbers times powers of two.
+fn roots_of_unity(n: usize) -> Vec<[f64; 2]> {
+    if !n.is_multiple_of(8) {
+        return (0..n).map(|k| root_of_unity(k, n)).collect();
+    }
+    let eighth: Vec<_> = (0..=n / 8).map(|k| root_of_unity(k, n)).collect();
+    let reflected = |k: usize| {
+        let half = k.min(n - k);
+        let quarter = half.min(n / 2 - half);
+        let [a, b] = eighth[quarter.min(n / 4 - quarter)];
+        let [cos, sin] = if quarter > n / 8 { [b, a] } else { [a, b] };
+        [if half > n / 4 { -cos } else { cos }, if k > n / 2 { -sin } else { sin }]
+    };
+    (0..n).map(reflected).collect()
+}
+
 /// What a table holds; the key under which it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Table {
@@ -139,10 +156,12 @@ impl Table {
                 if c == d { root[0] } else { crossed(c, root) }
             }),
             Table::TwiddleCos { radix, l } => {
-                matrix([radix, l], [1, 1], |[t, k], _| root_of_unity(t * k, radix * l)[0])
+                let roots = roots_of_unity(radix * l);
+                matrix([radix, l], [1, 1], |[t, k], _| roots[t * k][0])
             }
             Table::TwiddleSin { radix, l } => {
-                matrix([2, radix], [l, 1], |[c, t], [k, _]| crossed(c, root_of_unity(t * k, radix * l)))
+                let roots = roots_of_unity(radix * l);
+                matrix([2, radix], [l, 1], |[c, t], [k, _]| crossed(c, roots[t * k]))
             }
             Table::ChirpCos { n } => matrix([n, 1], [1, 1], |[j, _], _| chirp(j, n)[0]),
             Table::ChirpSin { n } => matrix([n, 2], [1, 1], |[j, c], _| crossed(c, chirp(j, n))),
@@ -154,11 +173,20 @@ impl Table {
                 let [_, im] = chirp_spectrum(n, m);
                 im.iter().flat_map(|&im| [-im, im]).collect()
             }
-            Table::HalfCos { n, inverse } => matrix([n / 2 + 1, 2], [1, 1], |[k, c], _| {
-                let cos = root_of_unity(k, n)[0];
-                if (c == 0) == inverse { -cos } else { cos }
-            }),
-            Table::HalfSin { n } => matrix([n / 2 + 1, 1], [1, 1], |[k, _], _| -root_of_unity(k, n)[1]),
+            Table::HalfCos { n, inverse } => {
+                let roots = roots_of_unity(n);
+                matrix(
+                    [n / 2 + 1, 2],
+                    [1, 1],
+                    |[k, c], _| {
+                        if (c == 0) == inverse { -roots[k][0] } else { roots[k][0] }
+                    },
+                )
+            }
+            Table::HalfSin { n } => {
+                let roots = roots_of_unity(n);
+                roots[..=n / 2].iter().map(|root| -root[1]).collect()
+            }
         }
     }
 }
@@ -202,7 +230,11 @@ mod tests {
             [root_of_unity(0, 8), root_of_unity(2, 8), root_of_unity(4, 8), root_of_unity(6, 8)],
             [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]
         );
-        for n in [3, 5, 12, 97, 1024] {
+        for n in [1, 2, 3, 5, 8, 12, 24, 40, 97, 1000, 1024] {
+            let bits = |r: [f64; 2]| r.map(f64::to_bits);
+            for (k, &root) in roots_of_unity(n).iter().enumerate() {
+                assert_eq!(bits(root), bits(root_of_unity(k, n)), "{k} / {n}");
+            }
             for k in 1..n {
                 let ([c, s], [d, t]) = (root_of_unity(k, n), root_of_unity(n - k, n));
                 assert_eq!((c, s), (d, -t), "{k} / {n}");
