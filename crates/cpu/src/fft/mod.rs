@@ -13,8 +13,9 @@ use crate::view::{View, misuse_error};
 use elinvar_core::{DType, HostData, Result, storage};
 use elinvar_ops::backend::FourierKind;
 use elinvar_simd::vector::{dispatch_vectors, lanes};
+use kernels::job::{Job, Source};
 use kernels::lines::{Memory, plane, sizes};
-use kernels::rows::{Job, RowsKernel, Source};
+use kernels::rows::RowsKernel;
 use plan::{MIN_PIECE, NS_PER_LEVEL};
 use tables::Planned;
 

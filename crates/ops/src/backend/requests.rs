@@ -121,8 +121,8 @@ pub enum Fused<'a> {
     /// A forward transform of pairs has the levels of [`plan`](crate::catalogue::fourier::plan). At
     /// a level r, with l the product of the levels before it and m = n / (r l), element (j, q, k),
     /// in the order of [m, r, l], comes of the r numbers x\[j + m t, k\], x in the order of
-    /// [r m, l]; if l > 1 each is turned by `TwiddleCos` and `TwiddleSin` of (t, k); of level 2 only
-    /// the second is. Then, for r = 2, each part is fma(the second, 1 or -1, the first) for q = 0
+    /// [r m, l]; if l > 1 each is turned by `TwiddleCos` and `TwiddleSin` of (t, k), of level 2
+    /// only the second. Then, for r = 2, each part is fma(the second, 1 or -1, the first) for q = 0
     /// and 1; for another r it is a chain of fma from +0 with row (part, q) of `Planes`, over
     /// (part, t). Without a smooth length (`Bluestein`) it is: numbers turned by `ChirpCos` and
     /// `ChirpSin`, zeros up to m, a forward transform, turned by `SpectrumRe` and `SpectrumCross`,

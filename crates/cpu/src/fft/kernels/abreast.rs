@@ -2,9 +2,9 @@
 //! row become registers across rows by transposing loads, and back. Nothing is in planes between.
 #![allow(unsafe_code, reason = "vector registers at places that were checked")]
 
+use super::job::Job;
 use super::levels::{Place, run};
 use super::lines::{Memory, turned};
-use super::rows::Job;
 use crate::fft::tables::Half;
 use elinvar_core::Element;
 use elinvar_lane::lane::Lane;

@@ -46,7 +46,8 @@ pub(super) unsafe fn run<V: Vector, const ALONG: bool>(
         let twos = rest.iter().take_while(|level| level.radix == 2).count();
         let pass = Pass { levels: rest, place, l, m: size / l, from: a, to: b };
         let is_wide = V::TILE_ROWS >= WIDE_TILE_ROWS;
-        // SAFETY: the caller's; the levels of a pass are twos as many as it runs, or one of another.
+        // SAFETY: the caller's; the levels of a pass are as many twos as it runs, or one of another
+        // prime.
         unsafe {
             match twos {
                 0 => {

@@ -100,8 +100,8 @@ unsafe fn abreast<V: GatherVector>(levels: &Levels<V::T>, memory: &mut Memory<'_
     }
 }
 
-/// Registers from number `first` on, each `every`-th, turned: `LANES` of each lane become neighbours
-/// at `to`, those of the next lane `step` further.
+/// Registers from number `first` on, each `every`-th, turned: `LANES` of each lane become
+/// neighbours at `to`, those of the next lane `step` further.
 ///
 /// # Safety
 /// As for [`transform`]; these registers are in memory, and room for the numbers.

@@ -2,6 +2,7 @@
 //! lines that are cut into such.
 
 mod abreast;
+pub(super) mod job;
 mod levels;
 pub(super) mod lines;
 pub(super) mod rows;

@@ -45,8 +45,8 @@ pub fn root_of_unity(k: usize, n: usize) -> [f64; 2] {
     [cos, sin]
 }
 
-/// All n of [`root_of_unity`]. Where an eighth of a turn is a whole number of steps, the reflections
-/// of one eighth: their fractions are the same numbers times powers of two.
+/// All n of [`root_of_unity`]. Where an eighth of a turn is a whole number of steps, the
+/// reflections of one eighth: their fractions are the same numbers times powers of two.
 fn roots_of_unity(n: usize) -> Vec<[f64; 2]> {
     if !n.is_multiple_of(8) {
         return (0..n).map(|k| root_of_unity(k, n)).collect();
