@@ -44,21 +44,29 @@ fn transform<T: Planned>(
     x: &View<'_>,
 ) -> Result<HostData> {
     let all = T::slice(x.buffer).ok_or_else(|| misuse_error("a Fourier transform", x.dtype))?;
-    let strides = match *x.layout.strides() {
-        [row, element] => [row, element, 0],
-        [row, element, part] => [row, element, part],
+    let [before, after] = [x.shape()[0], x.shape()[1]];
+    let (outer, row, element, part) = match *x.layout.strides() {
+        [outer, row, element] => (outer, row, element, 0),
+        [outer, row, element, part] => (outer, row, element, part),
         _ => unreachable!("the op passes rows of numbers or pairs"),
+    };
+    let (inner, strides) = if after == 1 {
+        (usize::MAX, [0, outer, element, part])
+    } else if before == 1 || outer == row * after as isize {
+        (usize::MAX, [0, row, element, part])
+    } else {
+        (after, [outer, row, element, part])
     };
     let is_halved = !matches!(kind, FourierKind::Complex(_)) && n.is_multiple_of(2);
     let plan = T::transform(if is_halved { n / 2 } else { n });
     let half = is_halved.then(|| T::half(n, kind == FourierKind::InverseReal));
     let scale = if is_halved && kind == FourierKind::Real { scale * 0.5 } else { scale };
-    let (lanes, rows) = (lanes::<T>(d.isa()), x.shape()[0]);
+    let (lanes, rows) = (lanes::<T>(d.isa()), before * after);
     let job = Job {
         kind,
         n,
         scale: (scale != 1.0).then(|| T::from_f64(scale)),
-        source: Source { x: all, offset: x.layout.offset(), strides },
+        source: Source { x: all, offset: x.layout.offset(), inner, strides },
         transform: &plan,
         half: half.as_deref(),
         cut: plan::cut(&plan.levels, lanes, rows),

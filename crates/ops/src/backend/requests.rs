@@ -141,8 +141,9 @@ pub enum Fused<'a> {
     /// reverse order; its real parts. n even: the inverse transform of e + turn(o, `HalfSin`,
     /// `HalfCos` of an inverse), without element n / 2, with e and o made of x as above of z.
     ///
-    /// Operand: [rows, n, 2], [rows, n] or [rows, n / 2 + 1, 2]. Result: [rows, n, 2],
-    /// [rows, n / 2 + 1, 2] or [rows, n], row-major.
+    /// Rows are two axes, before and after the one that is transformed. Operand: [before, after, n,
+    /// 2], [before, after, n] or [before, after, n / 2 + 1, 2]. Result: [before, after, n, 2],
+    /// [before, after, n / 2 + 1, 2] or [before, after, n], row-major.
     Fourier {
         /// Between which numbers.
         kind: FourierKind,

@@ -6,6 +6,9 @@ use elinvar_ops::backend::FourierKind;
 use elinvar_ops::catalogue::fourier::Direction;
 use elinvar_simd::vector::SimdElement;
 
+/// Lanes of the widest registers.
+const MAX_LANES: usize = 16;
+
 /// Rows of a tensor: where elements are.
 #[derive(Clone, Copy)]
 pub(in crate::fft) struct Source<'a, T> {
@@ -13,25 +16,36 @@ pub(in crate::fft) struct Source<'a, T> {
     pub(in crate::fft) x: &'a [T],
     /// The first element.
     pub(in crate::fft) offset: usize,
-    /// Distance of rows, of elements of a row, and of the parts of an element.
-    pub(in crate::fft) strides: [isize; 3],
+    /// Rows that are equally far apart, after which others follow; `usize::MAX` if all are.
+    pub(in crate::fft) inner: usize,
+    /// Distance of such runs, of rows, of elements of a row, and of the parts of an element.
+    pub(in crate::fft) strides: [isize; 4],
 }
 
 impl<'a, T: Copy> Source<'a, T> {
+    /// Where a row begins.
+    #[inline(always)]
+    fn start(&self, row: usize) -> usize {
+        let [outer, rows, ..] = self.strides;
+        let place = (row / self.inner) as isize * outer + (row % self.inner) as isize * rows;
+        self.offset.wrapping_add_signed(place)
+    }
     /// The parts of elements 0 to `n` of rows from `row` on, each into two planes of so many
     /// numbers (the second part first if `swapped`).
     #[inline(always)]
     pub(super) fn parts(&self, row: usize, n: usize, lines: &mut [T], plane: usize, swapped: bool) {
-        let [rows, step, part] = self.strides;
+        let [_, rows, step, part] = self.strides;
         let count = lines.len() / (2 * plane);
-        let at = |row: usize| self.offset.wrapping_add_signed(row as isize * rows);
         let [first, second] = if swapped { [plane, 0] } else { [0, plane] };
         if count > 1 && rows.abs() < step.abs() {
             // Elements of rows that are neighbours together: they are in one cache line.
+            let mut starts = [0; MAX_LANES];
+            for (r, start) in starts[..count].iter_mut().enumerate() {
+                *start = self.start(row + r);
+            }
             for i in 0..n {
-                let at = at(row).wrapping_add_signed(i as isize * step);
-                for r in 0..count {
-                    let at = at.wrapping_add_signed(r as isize * rows);
+                for (r, start) in starts[..count].iter().enumerate() {
+                    let at = start.wrapping_add_signed(i as isize * step);
                     let to = 2 * plane * r + i;
                     lines[to + first] = self.x[at];
                     lines[to + second] = self.x[at.wrapping_add_signed(part)];
@@ -40,7 +54,7 @@ impl<'a, T: Copy> Source<'a, T> {
             return;
         }
         for (r, line) in lines.chunks_exact_mut(2 * plane).enumerate() {
-            let at = at(row + r);
+            let at = self.start(row + r);
             let (a, b) = line.split_at_mut(plane);
             let (x, y) = if swapped { (&mut b[..n], &mut a[..n]) } else { (&mut a[..n], &mut b[..n]) };
             if step == 2 && part == 1 {
@@ -59,16 +73,16 @@ impl<'a, T: Copy> Source<'a, T> {
     /// Real numbers of a row.
     #[inline(always)]
     pub(super) fn reals(&self, row: usize, to: &mut [T]) {
-        let [rows, step, _] = self.strides;
-        let at = self.offset.wrapping_add_signed(row as isize * rows);
+        let (at, step) = (self.start(row), self.strides[2]);
         for (i, to) in to.iter_mut().enumerate() {
             *to = self.x[at.wrapping_add_signed(i as isize * step)];
         }
     }
-    /// Are the parts of what is transformed neighbours, one after the other?
+    /// Are the parts of what is transformed neighbours, one after the other, in rows equally far
+    /// apart?
     pub(super) fn neighbours_are_pairs(&self, kind: FourierKind) -> bool {
-        let [_, step, part] = self.strides;
-        if kind == FourierKind::Real { step == 1 } else { step == 2 && part == 1 }
+        let [_, _, step, part] = self.strides;
+        self.inner == usize::MAX && if kind == FourierKind::Real { step == 1 } else { step == 2 && part == 1 }
     }
     /// Where the first of `count` rows from `row` on begins, each of `numbers` neighbours, and how
     /// far apart they are.
@@ -76,16 +90,16 @@ impl<'a, T: Copy> Source<'a, T> {
     /// # Panics
     /// If they are not in memory.
     pub(super) fn block(&self, row: usize, count: usize, numbers: usize) -> (*const T, isize) {
-        let rows = self.strides[0];
-        let ends = [row, row + count - 1].map(|row| self.offset.wrapping_add_signed(row as isize * rows));
+        assert!(self.inner == usize::MAX, "cpu: rows that are not equally far apart");
+        let (rows, ends) = (self.strides[1], [row, row + count - 1].map(|row| self.start(row)));
         let is_inside = |at: usize| at.checked_add(numbers).is_some_and(|end| end <= self.x.len());
         assert!(ends.into_iter().all(is_inside), "cpu: rows leave their buffer");
         (self.x.as_ptr().wrapping_add(ends[0]), rows)
     }
     /// Pairs of neighbours as elements.
     pub(super) fn paired(self) -> Self {
-        let [rows, step, _] = self.strides;
-        Source { strides: [rows, 2 * step, step], ..self }
+        let [outer, rows, step, _] = self.strides;
+        Source { strides: [outer, rows, 2 * step, step], ..self }
     }
 }
 
@@ -122,7 +136,7 @@ impl<T: SimdElement> Job<'_, T> {
     }
     /// Are several rows read together: for registers, or because their elements are neighbours?
     pub(in crate::fft) fn is_abreast(&self) -> bool {
-        let [rows, step, _] = self.source.strides;
+        let [_, rows, step, _] = self.source.strides;
         self.cut == Cut::Lines || rows.abs() < step.abs()
     }
 }

@@ -15,9 +15,10 @@ use crate::fft::plan::Cut;
 use crate::fft::tables::Levels;
 use elinvar_simd::quad::GatherVector;
 
-/// Numbers between the planes of a line: whole registers.
+/// Numbers between the planes of a line: whole registers, and one more, so that lines of a power of
+/// two are not all in the same sets of a cache.
 pub(crate) const fn plane(n: usize) -> usize {
-    n.next_multiple_of(16)
+    n.next_multiple_of(16) + 16
 }
 
 /// Memory of a thread, each as large as [`sizes`] says.

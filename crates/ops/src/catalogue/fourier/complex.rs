@@ -8,7 +8,7 @@ use crate::catalogue::matmul::Matmul;
 use crate::catalogue::{expand, flip, fma, mul, narrow, permute, reshape};
 use crate::prelude::*;
 
-/// The transform of pairs: [rows, n, 2] to [rows, n, 2], of f32 or f64.
+/// The transform of pairs: [before, after, n, 2] to the same shape, of f32 or f64.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::catalogue) struct Dft {
     /// The sign of the exponent.
@@ -28,11 +28,9 @@ impl Op for Dft {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        let n = x[0].shape()[1];
-        let y = match fused(x[0], FourierKind::Complex(self.direction), n, self.scale)? {
-            Some(y) => y,
-            None => pairs(x[0], self.direction, self.scale)?,
-        };
+        let n = x[0].shape()[2];
+        let kind = FourierKind::Complex(self.direction);
+        let y = fused(x[0], kind, n, self.scale, |x| pairs(x, self.direction, self.scale))?;
         Ok(Outputs::from_buf([y]))
     }
     /// The matrix is symmetric, so its adjoint is that of the other direction.

@@ -77,8 +77,9 @@ fn resized<V: Value>(op: &str, x: &V, axis: usize, n: usize) -> Result<V> {
     pad(x, &amounts, Mode::Constant(Scalar::Int(0)))
 }
 
-/// Runs `f` on `x` as [rows, n] (or [rows, n, 2] with `pairs`), with `axis` as n; the result, which
-/// has pairs if `gives`, has the axes of x again.
+/// Runs `f` on `x` as [before, after, n] (or [before, after, n, 2] with `pairs`), with `axis` as n
+/// and the axes before and after it as one each; the result, which has pairs if `gives`, has the
+/// axes of x again.
 fn along<V: Value>(
     x: &V,
     axis: usize,
@@ -87,33 +88,22 @@ fn along<V: Value>(
     f: impl FnOnce(&V) -> Result<V>,
 ) -> Result<V> {
     let rank = x.shape().rank() - usize::from(pairs);
-    // The axis at the end, before the pairs.
-    let mut order: Vec<isize> = (0..rank as isize).filter(|&a| a != axis as isize).collect();
-    order.push(axis as isize);
-    if pairs {
-        order.push(rank as isize);
-    }
-    let last = permute(x, &order)?;
-    let rows: usize = order[..rank - 1].iter().map(|&a| x.shape()[a as usize]).product();
-    let mut flat = vec![rows, x.shape()[axis]];
-    if pairs {
-        flat.push(2);
-    }
-    let y = f(&reshape::to_shape(&last, &Shape::new(&flat)?)?)?;
-    let n = y.shape()[1];
-    let mut dims: Dims = order[..rank - 1].iter().map(|&a| x.shape()[a as usize]).collect();
-    dims.push(n);
+    let sizes = |axes: std::ops::Range<usize>| axes.map(|a| x.shape()[a]).product::<usize>();
+    let (before, after) = (sizes(0..axis), sizes(axis + 1..rank));
+    // The last axes are n and what is after it, one or the other first.
+    let exchanged = |v: &V, [rows, columns]: [usize; 2], pairs: bool| {
+        let (shape, order) = ([before, rows, columns, 2], [0, 2, 1, 3]);
+        let axes = if pairs { 4 } else { 3 };
+        permute(&reshape::to_shape(v, &Shape::new(&shape[..axes])?)?, &order[..axes])
+    };
+    let y = f(&exchanged(x, [x.shape()[axis], after], pairs)?)?;
+    let n = y.shape()[2];
+    let mut dims: Dims = x.shape()[..rank].iter().copied().collect();
+    dims[axis] = n;
     if gives {
         dims.push(2);
     }
-    let y = reshape::to_shape(&y, &Shape::new(&dims)?)?;
-    // The last axis back to its place.
-    let mut back: Vec<isize> = (0..rank as isize - 1).collect();
-    back.insert(axis, rank as isize - 1);
-    if gives {
-        back.push(rank as isize);
-    }
-    permute(&y, &back)
+    reshape::to_shape(&exchanged(&y, [after, n], gives)?, &Shape::new(&dims)?)
 }
 
 /// The complex transform of pairs `x` along `axis`, of length `n`, or of the axis' own.

@@ -94,21 +94,27 @@ pub(super) fn check_pairs<V: Value>(op: &str, x: &V) -> Result<()> {
     }
 }
 
-/// The transform of [rows, ..] as one work of the backend, if it has such; a result is row-major.
+/// The transform of [before, after, ..] as one work of the backend, if it has such, or composed, of
+/// [before * after, ..].
 pub(super) fn fused<B: Backend>(
     x: &Array<B>,
     kind: FourierKind,
     n: usize,
     scale: f64,
-) -> Result<Option<Array<B>>> {
-    let work = Fused::Fourier { kind, n, scale };
-    let Some(all) = B::fused(x.device(), &work, &[x.view()])? else { return Ok(None) };
-    let y = all.into_iter().next().expect("a transform has one result");
-    let rows = x.shape()[0];
+    composed: impl FnOnce(&Array<B>) -> Result<Array<B>>,
+) -> Result<Array<B>> {
+    let [before, after] = [x.shape()[0], x.shape()[1]];
     let shape = match kind {
-        FourierKind::Complex(_) => Shape::new(&[rows, n, 2])?,
-        FourierKind::Real => Shape::new(&[rows, n / 2 + 1, 2])?,
-        FourierKind::InverseReal => Shape::new(&[rows, n])?,
+        FourierKind::Complex(_) => Shape::new(&[before, after, n, 2])?,
+        FourierKind::Real => Shape::new(&[before, after, n / 2 + 1, 2])?,
+        FourierKind::InverseReal => Shape::new(&[before, after, n])?,
     };
-    Ok(Some(Array::placed(x.device(), y, shape, x.dtype())))
+    let work = Fused::Fourier { kind, n, scale };
+    if let Some(all) = B::fused(x.device(), &work, &[x.view()])? {
+        let y = all.into_iter().next().expect("a transform has one result");
+        return Ok(Array::placed(x.device(), y, shape, x.dtype()));
+    }
+    let mut rows: Dims = x.shape()[1..].iter().copied().collect();
+    rows[0] = before * after;
+    complex::shaped(&composed(&complex::shaped(x, &rows)?)?, &shape)
 }

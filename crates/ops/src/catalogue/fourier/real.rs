@@ -13,14 +13,14 @@ use crate::catalogue::pad::{Mode, pad};
 use crate::catalogue::{add, concat, flip, fma, mul, narrow, select, where_};
 use crate::prelude::*;
 
-/// [rows, n] to [rows, n / 2 + 1, 2], of f32 or f64.
+/// [before, after, n] to [before, after, n / 2 + 1, 2], of f32 or f64.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::catalogue) struct RealDft {
     /// Results are multiplied by this.
     pub scale: f64,
 }
 
-/// [rows, n / 2 + 1, 2] to [rows, n]: the imaginary parts of the first element, and of the last
+/// [before, after, n / 2 + 1, 2] to [before, after, n]: the imaginary parts of the first element, and of the last
 /// one if n is even, are not read.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::catalogue) struct InverseRealDft {
@@ -38,16 +38,14 @@ impl Op for RealDft {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        let y = match fused(x[0], FourierKind::Real, x[0].shape()[1], self.scale)? {
-            Some(y) => y,
-            None => half_spectrum(x[0], self.scale)?,
-        };
+        let n = x[0].shape()[2];
+        let y = fused(x[0], FourierKind::Real, n, self.scale, |x| half_spectrum(x, self.scale))?;
         Ok(Outputs::from_buf([y]))
     }
     /// The inverse counts the elements twice that stand for two.
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a transform has one result");
-        let n = c.shape(0)[1];
+        let n = c.shape(0)[2];
         let g = mul(g, &weights(g, n, 0.5)?)?;
         Ok(vec![Some(V::apply(InverseRealDft { n, scale: self.scale }, &[&g])?)])
     }
@@ -61,10 +59,9 @@ impl Op for InverseRealDft {
         Saves::NOTHING
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        let y = match fused(x[0], FourierKind::InverseReal, self.n, self.scale)? {
-            Some(y) => y,
-            None => from_half_spectrum(x[0], self.n, self.scale)?,
-        };
+        let y = fused(x[0], FourierKind::InverseReal, self.n, self.scale, |x| {
+            from_half_spectrum(x, self.n, self.scale)
+        })?;
         Ok(Outputs::from_buf([y]))
     }
     fn backward<V: Value>(&self, _: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
