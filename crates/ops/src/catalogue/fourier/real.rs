@@ -20,8 +20,8 @@ pub(in crate::catalogue) struct RealDft {
     pub scale: f64,
 }
 
-/// [before, after, n / 2 + 1, 2] to [before, after, n]: the imaginary parts of the first element, and of the last
-/// one if n is even, are not read.
+/// [before, after, n / 2 + 1, 2] to [before, after, n]: the imaginary parts of the first element,
+/// and of the last one if n is even, are not read.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::catalogue) struct InverseRealDft {
     /// The length of the result.
