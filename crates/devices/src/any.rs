@@ -3,7 +3,7 @@
 //!
 //! A new backend is one line in `backends!` and its line in [`crate::devices`].
 
-use elinvar_core::{DType, Result};
+use elinvar_core::{DType, NativeWork, Result};
 use elinvar_cpu::Cpu;
 use elinvar_ops::backend::{
     Backend, Capture, Delegate, DeviceOf, Kind, Memory, PinnedObject, Recorded, StreamObject, Streams,
@@ -241,5 +241,17 @@ impl Streams for Any {
         pinned: Box<dyn PinnedObject>,
     ) -> Result<Box<dyn TransferObject>> {
         on!(d, B, d => delegate::download_pinned::<B>(d, to::<B>(x), pinned))
+    }
+    fn lend(
+        d: &Device,
+        reads: &[View<'_, Self>],
+        writes: &[(DType, usize)],
+        work: NativeWork<'_>,
+    ) -> Result<Option<Vec<AnyBuffer>>> {
+        on!(d, B, d => {
+            let reads: Vec<_> = reads.iter().map(|x| to::<B>(*x)).collect();
+            let y = B::lend(d, &reads, writes, work)?;
+            Ok(y.map(|y| y.into_iter().map(<B as Member>::wrap).collect()))
+        })
     }
 }

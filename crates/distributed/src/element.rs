@@ -1,11 +1,12 @@
 //! Numbers that workers send each other, in the bytes of the machine.
 
 use elinvar_core::DType;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use std::borrow::Cow;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// An element that can be sent. All workers must be of one byte order, as processors and GPUs of
 /// today are.
-pub trait Element: Copy + Send + IntoBytes + FromBytes + Immutable + 'static {
+pub trait Element: Copy + Send + Sync + IntoBytes + FromBytes + Immutable + KnownLayout + 'static {
     /// Its type.
     const DTYPE: DType;
 }
@@ -47,18 +48,62 @@ impl Number for i32 {
     }
 }
 
-/// left + right, element by element.
-pub(crate) fn add<T: Number>(mut left: Vec<T>, right: Vec<T>) -> Vec<T> {
-    for (l, r) in left.iter_mut().zip(right) {
-        *l = l.plus(r);
-    }
-    left
+/// left + right, element by element, in the memory of one of them if it is there to be used.
+pub(crate) fn add<'x, T: Number>(left: Cow<'x, [T]>, right: Cow<'x, [T]>) -> Cow<'x, [T]> {
+    Cow::Owned(match (left, right) {
+        (Cow::Owned(mut left), right) => {
+            for (l, r) in left.iter_mut().zip(&*right) {
+                *l = l.plus(*r);
+            }
+            left
+        }
+        (left, Cow::Owned(mut right)) => {
+            for (l, r) in left.iter().zip(&mut right) {
+                *r = l.plus(*r);
+            }
+            right
+        }
+        (left, right) => left.iter().zip(&*right).map(|(l, r)| l.plus(*r)).collect(),
+    })
 }
 
-/// Elements from the bytes of a message.
-pub(crate) fn elements<T: Element>(bytes: &[u8]) -> Vec<T> {
+/// Elements from the bytes of a message: where they are, unless they begin at an odd place.
+pub(crate) fn elements<T: Element>(bytes: &[u8]) -> Cow<'_, [T]> {
     let n = bytes.len() / size_of::<T>();
-    let mut all = vec![T::new_zeroed(); n];
-    all.as_mut_bytes().copy_from_slice(&bytes[..n * size_of::<T>()]);
-    all
+    let bytes = &bytes[..n * size_of::<T>()];
+    <[T]>::ref_from_bytes(bytes).map_or_else(
+        |_| {
+            let mut all = vec![T::new_zeroed(); n];
+            all.as_mut_bytes().copy_from_slice(bytes);
+            Cow::Owned(all)
+        },
+        Cow::Borrowed,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_begin_anywhere() {
+        let numbers = [1.5f32, -2.0, 3.25];
+        let mut bytes = vec![0];
+        for skipped in 0..8 {
+            bytes.resize(skipped, 0);
+            bytes.extend_from_slice(numbers.as_bytes());
+            assert_eq!(*elements::<f32>(&bytes[skipped..]), numbers, "{skipped}");
+        }
+    }
+
+    #[test]
+    fn sums_in_any_memory() {
+        let (a, b) = ([1.0f32, 2.0], [0.5f32, -4.0]);
+        let both = |x: &'static [f32]| [Cow::Borrowed(x), Cow::Owned(x.to_vec())];
+        for left in both(&[1.0, 2.0]) {
+            for right in both(&[0.5, -4.0]) {
+                assert_eq!(*add(left.clone(), right), [a[0] + b[0], a[1] + b[1]]);
+            }
+        }
+    }
 }

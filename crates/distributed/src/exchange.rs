@@ -1,10 +1,13 @@
 //! The messages of one call, and what is made of them.
 
+use crate::devices::DeviceLink;
 use crate::element::{Element, Number, add, elements};
 use crate::message::{HEAD, Head};
 use crate::transport::Transport;
-use crate::tree::{Node, Runs, TreeSum};
+use crate::tree::{Node, Runs, TreeSum, part};
 use elinvar_core::Result;
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Instant;
 use zerocopy::IntoBytes;
@@ -25,19 +28,23 @@ pub struct Exchange<'a> {
     pub head: Head,
     pub until: Instant,
     pub transport: Option<&'a mut (dyn Transport + 'static)>,
+    /// The way between devices, if there is one.
+    pub devices: Option<&'a DeviceLink>,
     pub sent: &'a mut Traffic,
 }
 
 impl Exchange<'_> {
-    fn transport(&mut self) -> &mut (dyn Transport + 'static) {
+    pub fn transport(&mut self) -> &mut (dyn Transport + 'static) {
         self.transport.as_deref_mut().expect("a group of several has a transport")
     }
-    pub fn send(&mut self, to: usize, bytes: &[u8]) -> Result<()> {
+    /// Sends the head of the call, and these bytes one after the other.
+    pub fn send(&mut self, to: usize, parts: &[&[u8]]) -> Result<()> {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
         self.sent.messages += 1;
-        self.sent.bytes += bytes.len() as u64;
-        let mut message = Vec::with_capacity(HEAD + bytes.len());
+        self.sent.bytes += bytes as u64;
+        let mut message = Vec::with_capacity(HEAD + bytes);
         message.extend_from_slice(&self.head.bytes());
-        message.extend_from_slice(bytes);
+        parts.iter().for_each(|part| message.extend_from_slice(part));
         self.transport().send(to, message)
     }
     /// A whole message, with its head, of which `bytes` follow.
@@ -47,58 +54,137 @@ impl Exchange<'_> {
         self.head.check(from, &message, bytes)?;
         Ok(message)
     }
-    /// Sends each other worker something, and receives something of a known number of bytes from
-    /// each: by worker, without heads; nothing from itself. All are sent before one is waited for,
-    /// and each worker begins with its right neighbour, so that not all of them send to one.
-    pub fn exchange(
-        &mut self,
-        give: impl Fn(usize) -> Vec<u8>,
-        bytes: impl Fn(usize) -> usize,
-    ) -> Result<Vec<Vec<u8>>> {
+    /// Sends each other worker something. Each begins with its right neighbour, so that not all of
+    /// them send to one.
+    fn send_all<'g>(&mut self, give: impl Fn(usize) -> Vec<&'g [u8]>) -> Result<()> {
         for k in 1..self.size {
             let to = (self.rank + k) % self.size;
             self.send(to, &give(to))?;
         }
+        Ok(())
+    }
+    /// Receives something of a known number of bytes from each other worker.
+    fn receive_all(&mut self, bytes: impl Fn(usize) -> usize) -> Result<Received> {
         let mut got: Vec<Vec<u8>> = (0..self.size).map(|_| Vec::new()).collect();
         for k in 1..self.size {
             let from = (self.rank + self.size - k) % self.size;
-            let mut message = self.receive(from, bytes(from))?;
-            message.drain(..HEAD);
-            got[from] = message;
+            got[from] = self.receive(from, bytes(from))?;
         }
-        Ok(got)
+        Ok(Received(got))
     }
+    /// Both: all are sent before one is waited for.
+    pub fn exchange<'g>(
+        &mut self,
+        give: impl Fn(usize) -> Vec<&'g [u8]>,
+        bytes: impl Fn(usize) -> usize,
+    ) -> Result<Received> {
+        self.send_all(give)?;
+        self.receive_all(bytes)
+    }
+}
+
+/// What came from each other worker; nothing from itself.
+pub struct Received(Vec<Vec<u8>>);
+
+impl Received {
+    /// The bytes behind the head.
+    pub fn of(&self, worker: usize) -> &[u8] {
+        self.0[worker].get(HEAD..).unwrap_or_default()
+    }
+}
+
+/// Sums of subtrees, which a worker has.
+pub type Terms<'x, T> = [(Node, &'x [T])];
+
+/// Sends each other worker the elements of sums that are its own by `of`.
+fn give_parts<T: Number>(
+    all: &mut Exchange<'_>,
+    mine: &Terms<'_, T>,
+    of: impl Fn(usize) -> Range<usize>,
+) -> Result<()> {
+    all.send_all(|worker| mine.iter().map(|(_, x)| x[of(worker)].as_bytes()).collect())
+}
+
+/// The sum over the shards of all workers, of elements `here`, which all of them send.
+fn take_sum<T: Number>(
+    all: &mut Exchange<'_>,
+    runs: Runs,
+    mine: &Terms<'_, T>,
+    here: Range<usize>,
+) -> Result<Vec<T>> {
+    let length = here.len() * size_of::<T>();
+    let got = all.receive_all(|worker| runs.nodes(worker).len() * length)?;
+    let mut sum = TreeSum::new(0);
+    for worker in 0..all.size {
+        if worker == all.rank {
+            for (node, x) in mine {
+                sum.push_node(*node, Cow::Borrowed(&x[here.clone()]), |a, b| Ok(add(a, b)))?;
+            }
+            continue;
+        }
+        for (k, node) in runs.nodes(worker).into_iter().enumerate() {
+            let term = elements(&got.of(worker)[k * length..][..length]);
+            sum.push_node(node, term, |a, b| Ok(add(a, b)))?;
+        }
+    }
+    Ok(sum.root(|a, b| Ok(add(a, b)))?.unwrap_or_default().into_owned())
 }
 
 /// The sum over the shards of all workers, of those elements that are this worker's by `of`.
 pub fn sum_of<T: Number>(
     all: &mut Exchange<'_>,
     runs: Runs,
-    mine: Vec<(Node, Vec<T>)>,
+    mine: &Terms<'_, T>,
     of: impl Fn(usize) -> Range<usize>,
 ) -> Result<Vec<T>> {
+    give_parts(all, mine, &of)?;
     let here = of(all.rank);
-    let length = here.len() * size_of::<T>();
-    let give = |worker: usize| {
-        let parts: Vec<&[u8]> = mine.iter().map(|(_, x)| x[of(worker)].as_bytes()).collect();
-        parts.concat()
+    take_sum(all, runs, mine, here)
+}
+
+/// Bytes of a vector that are summed at once: memory of this size is used again and stays in
+/// caches, and there is enough of it that messages are long.
+const BLOCK: usize = 2 << 20;
+
+/// The sum of `n` elements over the shards of all workers, for all, in blocks. Of each, every
+/// worker sums a part and sends it to the others; while messages of one block are on their way,
+/// those of the next are sent.
+pub fn sum_for_all<T: Number>(
+    all: &mut Exchange<'_>,
+    runs: Runs,
+    mine: &Terms<'_, T>,
+    n: usize,
+) -> Result<Vec<T>> {
+    let (rank, size, block) = (all.rank, all.size, BLOCK / size_of::<T>());
+    let blocks = n.div_ceil(block);
+    let of = |b: usize, worker: usize| {
+        let begin = b * block;
+        let part = part(block.min(n - begin), size, worker);
+        begin + part.start..begin + part.end
     };
-    let got = all.exchange(give, |worker| runs.nodes(worker).len() * length)?;
-    let mut sum = TreeSum::new(0);
-    let mut mine = Some(mine);
-    for (worker, bytes) in got.iter().enumerate() {
-        if worker == all.rank {
-            for (node, x) in mine.take().into_iter().flatten() {
-                let x = if x.len() == here.len() { x } else { x[here.clone()].to_vec() };
-                sum.push_node(node, x, |a, b| Ok(add(a, b)))?;
-            }
-            continue;
+    let (mut sums, mut y) = (VecDeque::new(), Vec::with_capacity(n));
+    for turn in 0..blocks + 2 {
+        if turn < blocks {
+            give_parts(all, mine, |worker| of(turn, worker))?;
         }
-        for (k, node) in runs.nodes(worker).into_iter().enumerate() {
-            sum.push_node(node, elements(&bytes[k * length..][..length]), |a, b| Ok(add(a, b)))?;
+        if let Some(b) = turn.checked_sub(1).filter(|b| *b < blocks) {
+            let sum = take_sum(all, runs, mine, of(b, rank))?;
+            all.send_all(|_| vec![sum.as_bytes()])?;
+            sums.push_back(sum);
+        }
+        if let Some(b) = turn.checked_sub(2) {
+            let got = all.receive_all(|worker| of(b, worker).len() * size_of::<T>())?;
+            let own = sums.pop_front().unwrap_or_default();
+            for worker in 0..size {
+                if worker == rank {
+                    y.extend_from_slice(&own);
+                } else {
+                    y.extend_from_slice(&elements(got.of(worker)));
+                }
+            }
         }
     }
-    Ok(sum.root(|a, b| Ok(add(a, b)))?.unwrap_or_default())
+    Ok(y)
 }
 
 /// The elements of all workers as one vector, of which each has those of `of`.
@@ -107,11 +193,14 @@ pub fn gather_parts<T: Element>(
     x: &[T],
     of: impl Fn(usize) -> Range<usize>,
 ) -> Result<Vec<T>> {
-    let rank = all.rank;
-    let got = all.exchange(|_| x.as_bytes().to_vec(), |worker| of(worker).len() * size_of::<T>())?;
+    let got = all.exchange(|_| vec![x.as_bytes()], |worker| of(worker).len() * size_of::<T>())?;
     let mut y = Vec::with_capacity(of(all.size - 1).end);
-    for (worker, bytes) in got.iter().enumerate() {
-        if worker == rank { y.extend_from_slice(x) } else { y.extend(elements::<T>(bytes)) }
+    for worker in 0..all.size {
+        if worker == all.rank {
+            y.extend_from_slice(x);
+        } else {
+            y.extend_from_slice(&elements(got.of(worker)));
+        }
     }
     Ok(y)
 }

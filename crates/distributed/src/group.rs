@@ -1,5 +1,6 @@
 //! All workers of a run, and what they do together.
 
+use crate::devices::DeviceLink;
 use crate::exchange::{Exchange, Traffic};
 use crate::launcher::{Launch, launch, local_rank};
 use crate::message::{Call, Head};
@@ -41,6 +42,10 @@ struct Link {
     /// None in a group of one, and after an error.
     transport: Option<Box<dyn Transport>>,
     by: String,
+    /// Between the devices of all workers, if they have met and there is such a way.
+    devices: Option<DeviceLink>,
+    /// May there be one? None once they have met.
+    wish: Option<Wish>,
     /// The only thread that may call, if there is such a rule.
     thread: Option<ThreadId>,
     calls: u64,
@@ -52,6 +57,9 @@ impl Link {
     /// The other workers are to learn of an error: those that wait find this one gone.
     fn fail(&mut self, why: &Error) {
         self.failed.get_or_insert_with(|| why.clone());
+        if let Some(devices) = self.devices.take() {
+            devices.abandon();
+        }
         if let Some(transport) = self.transport.take() {
             transport.abandon();
         }
@@ -61,9 +69,15 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         // A worker that panics is not expected to come to the end, nor are those that wait for it.
-        if thread::panicking()
-            && let Some(transport) = self.transport.take()
-        {
+        if !thread::panicking() {
+            // While the other transport is there, and tells who is gone.
+            self.devices = None;
+            return;
+        }
+        if let Some(devices) = self.devices.take() {
+            devices.abandon();
+        }
+        if let Some(transport) = self.transport.take() {
             transport.abandon();
         }
     }
@@ -86,6 +100,8 @@ impl Group {
             link: Arc::new(Mutex::new(Link {
                 transport: link,
                 by: String::new(),
+                devices: None,
+                wish: None,
                 thread,
                 calls: 0,
                 failed: None,
@@ -108,7 +124,7 @@ impl Group {
     pub fn init() -> Result<Group> {
         let get = |name: &str| env::var(name).ok();
         let limit = time_limit(get("ELINVAR_TIME_LIMIT"))?;
-        let local = local_rank(get);
+        let (wish, local) = (wish(get("ELINVAR_NCCL").as_deref())?, local_rank(get));
         let (rank, size, by, transport): (_, _, _, Box<dyn Transport>) = match launch(get)? {
             Launch::Alone => return Ok(Group::new(0, 1, local, limit, None)),
             Launch::Tcp { rank, workers, host, port } => {
@@ -130,7 +146,10 @@ impl Group {
             }
         };
         let group = Group::new(rank, size, local, limit, Some(transport));
-        group.lock().by = by;
+        {
+            let mut link = group.lock();
+            (link.by, link.wish) = (by, Some(wish));
+        }
         group.agree("version of elinvar", env!("CARGO_PKG_VERSION").as_bytes())?;
         Ok(group)
     }
@@ -168,7 +187,10 @@ impl Group {
         match (&link.transport, link.by.is_empty()) {
             (None, _) => "none".into(),
             (Some(_), true) => "threads".into(),
-            (Some(_), false) => link.by.clone(),
+            (Some(_), false) => match &link.devices {
+                None => link.by.clone(),
+                Some(devices) => format!("{}; {} between devices", link.by, devices.name()),
+            },
         }
     }
     /// May other threads call than the one that has made the group? Not with an MPI library that
@@ -200,6 +222,19 @@ impl Group {
     pub fn fail(&self, why: &Error) {
         self.lock().fail(why);
     }
+    /// Takes the wish whether devices may send each other what they have: there is one until they
+    /// have met.
+    pub(crate) fn take_wish(&self) -> Option<Wish> {
+        self.lock().wish.take()
+    }
+    /// From now on devices send each other what they have.
+    pub(crate) fn set_devices(&self, devices: DeviceLink) {
+        self.lock().devices = Some(devices);
+    }
+    /// Something of the way between devices, if there is one.
+    pub(crate) fn of_devices<T>(&self, f: impl FnOnce(&DeviceLink) -> T) -> Option<T> {
+        self.lock().devices.as_ref().map(f)
+    }
     fn lock(&self) -> std::sync::MutexGuard<'_, Link> {
         // A panic inside leaves messages half sent; the call after it fails by its number.
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
@@ -207,6 +242,26 @@ impl Group {
 
     /// Makes a call, which has a number that is the same for all workers.
     pub(crate) fn call<T>(&self, call: Call, make: impl FnOnce(&mut Exchange<'_>) -> Result<T>) -> Result<T> {
+        self.call_by(false, call, make)
+    }
+    /// Makes a call of which the numbers go from device to device, once all workers have been seen
+    /// to make it.
+    pub(crate) fn call_on_devices<T>(
+        &self,
+        call: Call,
+        make: impl FnOnce(&mut Exchange<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.call_by(true, call, |all| {
+            all.exchange(|_| Vec::new(), |_| 0)?;
+            make(all)
+        })
+    }
+    fn call_by<T>(
+        &self,
+        on_devices: bool,
+        call: Call,
+        make: impl FnOnce(&mut Exchange<'_>) -> Result<T>,
+    ) -> Result<T> {
         let mut link = self.lock();
         let link = &mut *link;
         if let Some(failed) = &link.failed {
@@ -218,7 +273,7 @@ impl Group {
                 link.by
             )));
         }
-        let head = Head { number: link.calls, call };
+        let head = Head { number: link.calls, call, on_devices };
         link.calls += 1;
         let until = after(self.limit);
         let mut exchange = Exchange {
@@ -227,6 +282,7 @@ impl Group {
             head,
             until,
             transport: link.transport.as_deref_mut(),
+            devices: link.devices.as_ref(),
             sent: &mut link.sent,
         };
         let result = make(&mut exchange);
@@ -250,6 +306,27 @@ fn time_limit(text: Option<String>) -> Result<Duration> {
     }
 }
 
+/// Are numbers of devices sent by NCCL?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// If all workers can.
+    IfThere,
+    /// It is an error if one cannot.
+    Always,
+    Never,
+}
+
+fn wish(text: Option<&str>) -> Result<Wish> {
+    match text {
+        None | Some("") => Ok(Wish::IfThere),
+        Some("1") => Ok(Wish::Always),
+        Some("0") => Ok(Wish::Never),
+        Some(other) => Err(Error::argument(format!(
+            "distributed: ELINVAR_NCCL: {other:?}; 1 asks for it, 0 goes without, and unset it is used where all workers can"
+        ))),
+    }
+}
+
 /// What all workers of a job have in common, and others do not.
 fn key(job: Option<&str>) -> [u8; 32] {
     let mut digest = Sha256::new();
@@ -261,6 +338,7 @@ fn key(job: Option<&str>) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::Watch;
     use elinvar_core::ErrorKind;
 
     /// A transport for one thread, as some MPI libraries are.
@@ -283,7 +361,18 @@ mod tests {
         fn is_for_any_thread(&self) -> bool {
             false
         }
+        fn watch(&self) -> Watch {
+            self.0.watch()
+        }
         fn abandon(self: Box<Self>) {}
+    }
+
+    #[test]
+    fn wishes() {
+        assert_eq!(wish(None).unwrap(), Wish::IfThere);
+        assert_eq!(wish(Some("1")).unwrap(), Wish::Always);
+        assert_eq!(wish(Some("0")).unwrap(), Wish::Never);
+        assert!(wish(Some("yes")).unwrap_err().message().contains("ELINVAR_NCCL: \"yes\""));
     }
 
     #[test]

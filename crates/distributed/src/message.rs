@@ -7,7 +7,7 @@ use elinvar_core::{DType, Error, Result};
 use std::fmt;
 
 /// The first bytes of each message: the format, and its version.
-const MAGIC: [u8; 4] = *b"elv3";
+const MAGIC: [u8; 4] = *b"elv4";
 /// Bytes of a head.
 pub const HEAD: usize = 40;
 
@@ -29,9 +29,11 @@ pub enum Kind {
     Agree,
     /// What each has, for one.
     Gather,
+    /// Whether devices can send each other what they have.
+    Devices,
 }
 
-const KINDS: [(Kind, &str); 7] = [
+const KINDS: [(Kind, &str); 8] = [
     (Kind::AllReduce, "all_reduce"),
     (Kind::ReduceScatter, "reduce_scatter"),
     (Kind::AllGather, "all_gather"),
@@ -39,6 +41,7 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::Barrier, "barrier"),
     (Kind::Agree, "agree"),
     (Kind::Gather, "gather"),
+    (Kind::Devices, "its first call with tensors"),
 ];
 
 /// A call, which all workers make alike.
@@ -67,7 +70,7 @@ impl fmt::Display for Call {
             Kind::AllGather => write!(f, "{name} of {count} {dtype}"),
             Kind::Broadcast => write!(f, "{name} of {count} {dtype} of worker {with}"),
             Kind::Gather => write!(f, "{name} of {count} {dtype} for worker {with}"),
-            Kind::Barrier | Kind::Agree => f.write_str(name),
+            Kind::Barrier | Kind::Agree | Kind::Devices => f.write_str(name),
         }
     }
 }
@@ -85,6 +88,8 @@ pub struct Head {
     pub number: u64,
     /// What is called.
     pub call: Call,
+    /// Do the numbers go from device to device, and not in messages behind such heads?
+    pub on_devices: bool,
 }
 
 impl Head {
@@ -96,6 +101,7 @@ impl Head {
         b[4] = kind as u8;
         // A place in a list, which programs of one version have in common.
         b[5] = DType::ALL.iter().position(|t| *t == dtype).map_or(u8::MAX, |i| i as u8);
+        b[6] = u8::from(self.on_devices);
         b[8..16].copy_from_slice(&self.number.to_le_bytes());
         b[16..24].copy_from_slice(&count.to_le_bytes());
         b[24..32].copy_from_slice(&with.to_le_bytes());
@@ -118,11 +124,11 @@ impl Head {
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| b[at + i]));
         let kind = KINDS.get(usize::from(b[4])).ok_or_else(wrong)?.0;
         let dtype = *DType::ALL.get(usize::from(b[5])).ok_or_else(wrong)?;
-        if b[..4] != MAGIC {
+        if b[..4] != MAGIC || b[6] > 1 {
             return Err(wrong());
         }
         let call = Call { kind, dtype, count: number(16), with: number(24), shape: number(32) };
-        Ok(Head { number: number(8), call })
+        Ok(Head { number: number(8), call, on_devices: b[6] == 1 })
     }
     /// The bytes after the head of a message of `peer`, which must belong to this call and be
     /// `bytes` long.
@@ -137,6 +143,15 @@ impl Head {
             return Err(Error::shape(format!(
                 "distributed: worker {peer} calls {} with a tensor of another shape than this one, or cut elsewhere; all workers must have the same",
                 theirs.call
+            )));
+        }
+        if theirs.on_devices != self.on_devices && (theirs.number, theirs.call) == (self.number, self.call) {
+            let how = |on_devices| if on_devices { "by NCCL" } else { "through host memory" };
+            return Err(Error::argument(format!(
+                "distributed: worker {peer} sends what it has for {} {}, and this one {}; all workers must take a device of one kind",
+                self.call,
+                how(theirs.on_devices),
+                how(self.on_devices)
             )));
         }
         if theirs != self {
@@ -160,16 +175,18 @@ mod tests {
 
     fn head() -> Head {
         let call = Call { kind: Kind::AllReduce, dtype: DType::F32, count: 10, with: 8, shape: 5 };
-        Head { number: 3, call }
+        Head { number: 3, call, on_devices: false }
     }
 
     #[test]
     fn every_head_is_read_as_it_was_written() {
         for (kind, _) in KINDS {
             for dtype in DType::ALL {
-                let head =
-                    Head { number: u64::MAX, call: Call { kind, dtype, count: 1 << 40, with: 7, shape: 3 } };
-                assert_eq!(Head::read(&head.bytes()).unwrap(), head);
+                let call = Call { kind, dtype, count: 1 << 40, with: 7, shape: 3 };
+                for on_devices in [false, true] {
+                    let head = Head { number: u64::MAX, call, on_devices };
+                    assert_eq!(Head::read(&head.bytes()).unwrap(), head);
+                }
             }
         }
     }
@@ -191,6 +208,10 @@ mod tests {
             shapes
                 .contains("worker 1 calls all_reduce of 10 f32 from 8 shards with a tensor of another shape")
         );
+        let mut other = head();
+        other.on_devices = true;
+        let ways = said(&other.bytes(), 0);
+        assert!(ways.contains("worker 1 sends what it has for all_reduce of 10 f32 from 8 shards by NCCL, and this one through host memory"), "{ways}");
         let mut other = head();
         other.call = Call { kind: Kind::Broadcast, with: 2, ..other.call };
         let said = said(&other.bytes(), 0);

@@ -4,6 +4,7 @@ use crate::Group;
 use crate::element::{Element, Number};
 use crate::exchange::{gather_parts, sum_of};
 use crate::message::{Call, HEAD, Kind, digest};
+use crate::slices::slices;
 use crate::tree::{Runs, TreeSum};
 use elinvar_core::{DType, Error, Result};
 use std::ops::Range;
@@ -60,6 +61,10 @@ impl Shares {
     pub fn total(&self) -> usize {
         self.bounds[self.workers()]
     }
+    /// Tells cuts of one vector apart.
+    pub(crate) fn digest(&self) -> u64 {
+        digest(&self.bounds)
+    }
     /// The shares of what the items of these consist of: so many elements each.
     #[must_use]
     pub fn elements(&self, of_item: impl Fn(usize) -> usize) -> Shares {
@@ -81,10 +86,10 @@ impl Group {
     ) -> Result<Vec<T>> {
         self.one_for_each(shares)?;
         let (n, with) = (shares.total(), runs.shards() as u64);
-        let mine = self.checked(runs, sums, n)?;
-        let shape = digest(&shares.bounds);
+        let mine = self.checked(runs, sums, n, Vec::len)?;
+        let shape = shares.digest();
         let call = Call { kind: Kind::ReduceScatter, dtype: T::DTYPE, count: n as u64, with, shape };
-        self.call(call, |all| sum_of(all, runs, mine, |worker| shares.of(worker)))
+        self.call(call, |all| sum_of(all, runs, &slices(&mine), |worker| shares.of(worker)))
     }
     /// The shares of all workers as one vector.
     ///
@@ -94,14 +99,8 @@ impl Group {
     pub fn all_gather_shares<T: Element>(&self, x: &[T], shares: &Shares) -> Result<Vec<T>> {
         self.one_for_each(shares)?;
         let mine = shares.of(self.rank).len();
-        if x.len() != mine {
-            return Err(Error::argument(format!(
-                "distributed: worker {} has {} elements; its share is {mine}",
-                self.rank,
-                x.len()
-            )));
-        }
-        let (count, shape) = (shares.total() as u64, digest(&shares.bounds));
+        self.has_share(x.len(), mine)?;
+        let (count, shape) = (shares.total() as u64, shares.digest());
         let call = Call { kind: Kind::AllGather, dtype: T::DTYPE, count, with: 1, shape };
         self.call(call, |all| gather_parts(all, x, |worker| shares.of(worker)))
     }
@@ -116,7 +115,7 @@ impl Group {
         let call = Call { kind: Kind::Gather, dtype: DType::U8, count, with: root as u64, shape: 0 };
         self.call(call, |all| {
             if all.rank != root {
-                return all.send(root, &bytes).map(|()| None);
+                return all.send(root, &[&bytes]).map(|()| None);
             }
             let mut got = Vec::with_capacity(all.size);
             for (worker, length) in lengths.iter().enumerate() {
@@ -131,7 +130,16 @@ impl Group {
             Ok(Some(got))
         })
     }
-    fn one_for_each(&self, shares: &Shares) -> Result<()> {
+    pub(crate) fn has_share(&self, has: usize, share: usize) -> Result<()> {
+        if has == share {
+            return Ok(());
+        }
+        Err(Error::argument(format!(
+            "distributed: worker {} has {has} elements; its share is {share}",
+            self.rank
+        )))
+    }
+    pub(crate) fn one_for_each(&self, shares: &Shares) -> Result<()> {
         if shares.workers() == self.size {
             return Ok(());
         }

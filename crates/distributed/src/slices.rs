@@ -2,7 +2,7 @@
 
 use crate::Group;
 use crate::element::{Element, Number, elements};
-use crate::exchange::{gather_parts, sum_of};
+use crate::exchange::{Terms, gather_parts, sum_for_all, sum_of};
 use crate::message::{Call, HEAD, Kind};
 use crate::tree::{Node, Runs, TreeSum, part};
 use elinvar_core::host::filled;
@@ -14,7 +14,12 @@ use zerocopy::IntoBytes;
 /// Bytes of a sum up to which each worker sends all that it has to each other one, in one round.
 /// More goes in two rounds, of which each sends a part: fewer bytes, but twice the latency. So
 /// many take a network of 10 Gbit/s about as long as a round trip.
-const ONE_ROUND: usize = 32 << 10;
+pub(crate) const ONE_ROUND: usize = 32 << 10;
+
+/// Sums of subtrees as they are sent.
+pub(crate) fn slices<T>(sums: &[(Node, Vec<T>)]) -> Vec<(Node, &[T])> {
+    sums.iter().map(|(node, x)| (*node, &x[..])).collect()
+}
 
 impl Group {
     /// Waits until all workers have come here.
@@ -41,8 +46,8 @@ impl Group {
         let call = Call { kind: Kind::Agree, dtype: DType::U8, count: 32, with: 0, shape: 0 };
         let rank = self.rank;
         self.call(call, |all| {
-            let got = all.exchange(|_| mine.to_vec(), |_| mine.len())?;
-            let of = |worker: usize| if worker == rank { &mine[..] } else { &got[worker][..] };
+            let got = all.exchange(|_| vec![&mine], |_| mine.len())?;
+            let of = |worker: usize| if worker == rank { &mine[..] } else { got.of(worker) };
             match (1..all.size).find(|w| of(*w) != of(0)) {
                 None => Ok(()),
                 Some(w) => Err(Error::argument(format!(
@@ -95,7 +100,7 @@ impl Group {
                 bit *= 2;
             }
             while me + bit < size {
-                all.send(real(me + bit), bytes)?;
+                all.send(real(me + bit), &[bytes])?;
                 bit *= 2;
             }
             Ok(())
@@ -116,16 +121,16 @@ impl Group {
     /// # Errors
     /// As [`Group::barrier`]; also if workers have different numbers of elements.
     pub fn all_gather_slice<T: Element>(&self, x: &[T]) -> Result<Vec<T>> {
-        self.gathered(T::DTYPE, x.len(), 0, x.as_bytes()).map(|bytes| elements(&bytes))
+        self.gathered(T::DTYPE, x.len(), 0, x.as_bytes()).map(|bytes| elements(&bytes).into_owned())
     }
     pub(crate) fn gathered(&self, dtype: DType, count: usize, shape: u64, bytes: &[u8]) -> Result<Vec<u8>> {
         let call = Call { kind: Kind::AllGather, dtype, count: count as u64, with: 0, shape };
         let rank = self.rank;
         self.call(call, |all| {
-            let got = all.exchange(|_| bytes.to_vec(), |_| bytes.len())?;
+            let got = all.exchange(|_| vec![bytes], |_| bytes.len())?;
             let mut y = Vec::with_capacity(bytes.len() * all.size);
-            for (worker, theirs) in got.iter().enumerate() {
-                y.extend_from_slice(if worker == rank { bytes } else { theirs });
+            for worker in 0..all.size {
+                y.extend_from_slice(if worker == rank { bytes } else { got.of(worker) });
             }
             Ok(y)
         })
@@ -135,17 +140,17 @@ impl Group {
     /// # Errors
     /// As [`Group::all_gather_slice`].
     pub fn all_reduce_slice<T: Number>(&self, x: &[T]) -> Result<Vec<T>> {
-        self.sum(Runs::one_each(self.size), self.own(x.to_vec()), x.len(), 0)
+        self.sum(Runs::one_each(self.size), &self.own(x), x.len(), 0)
     }
     /// This worker's part, [`Group::part`], of the sum over all workers.
     ///
     /// # Errors
     /// As [`Group::all_gather_slice`].
     pub fn reduce_scatter_slice<T: Number>(&self, x: &[T]) -> Result<Vec<T>> {
-        self.sum_part(Runs::one_each(self.size), self.own(x.to_vec()), [x.len(), 1], 0)
+        self.sum_part(Runs::one_each(self.size), &self.own(x), [x.len(), 1], 0)
     }
     /// What a worker has where each has one shard.
-    pub(crate) fn own<T>(&self, x: Vec<T>) -> Vec<(Node, Vec<T>)> {
+    pub(crate) fn own<X>(&self, x: X) -> Vec<(Node, X)> {
         vec![(Node { level: 0, index: self.rank }, x)]
     }
     /// The sum over all shards, for all: their balanced tree, neighbours first, whatever
@@ -160,7 +165,7 @@ impl Group {
         sums: TreeSum<Vec<T>>,
         n: usize,
     ) -> Result<Vec<T>> {
-        self.sum(runs, self.checked(runs, sums, n)?, n, 0)
+        self.sum(runs, &slices(&self.checked(runs, sums, n, Vec::len)?), n, 0)
     }
     /// This worker's part, [`Group::part`], of [`Group::all_reduce_shards`]: for optimisers of
     /// which each worker has a part.
@@ -173,7 +178,7 @@ impl Group {
         sums: TreeSum<Vec<T>>,
         n: usize,
     ) -> Result<Vec<T>> {
-        self.sum_part(runs, self.checked(runs, sums, n)?, [n, 1], 0)
+        self.sum_part(runs, &slices(&self.checked(runs, sums, n, Vec::len)?), [n, 1], 0)
     }
     /// The part of `n` elements that is a worker's in [`Group::reduce_scatter_slice`].
     #[must_use]
@@ -197,15 +202,17 @@ impl Group {
         self.call(call, |all| gather_parts(all, x, |worker| part(n, size, worker)))
     }
 
-    pub(crate) fn checked<T>(
+    /// Sums of this worker's run, of `n` elements each.
+    pub(crate) fn checked<X>(
         &self,
         runs: Runs,
-        sums: TreeSum<Vec<T>>,
+        sums: TreeSum<X>,
         n: usize,
-    ) -> Result<Vec<(Node, Vec<T>)>> {
+        len: impl Fn(&X) -> usize,
+    ) -> Result<Vec<(Node, X)>> {
         let nodes = sums.into_nodes();
         let fits =
-            nodes.iter().map(|x| x.0).eq(runs.nodes(self.rank)) && nodes.iter().all(|x| x.1.len() == n);
+            nodes.iter().map(|x| x.0).eq(runs.nodes(self.rank)) && nodes.iter().all(|x| len(&x.1) == n);
         if runs.workers() == self.size && fits {
             return Ok(nodes);
         }
@@ -220,7 +227,7 @@ impl Group {
     pub(crate) fn sum<T: Number>(
         &self,
         runs: Runs,
-        mine: Vec<(Node, Vec<T>)>,
+        mine: &Terms<'_, T>,
         n: usize,
         shape: u64,
     ) -> Result<Vec<T>> {
@@ -230,16 +237,14 @@ impl Group {
             if all.size == 1 || n * size_of::<T>() <= ONE_ROUND {
                 return sum_of(all, runs, mine, |_| 0..n);
             }
-            let size = all.size;
-            let mine = sum_of(all, runs, mine, |worker| part(n, size, worker))?;
-            gather_parts(all, &mine, |worker| part(n, size, worker))
+            sum_for_all(all, runs, mine, n)
         })
     }
     /// The part of `rows` rows of `width` numbers that is this worker's.
     pub(crate) fn sum_part<T: Number>(
         &self,
         runs: Runs,
-        mine: Vec<(Node, Vec<T>)>,
+        mine: &Terms<'_, T>,
         [rows, width]: [usize; 2],
         shape: u64,
     ) -> Result<Vec<T>> {

@@ -1,4 +1,5 @@
-//! What workers do together with tensors: of any device, through the memory of the host.
+//! What workers do together with tensors: of any device, through the memory of the host, or from
+//! device to device where there is a way.
 //!
 //! No result is on a tape. Each worker gives a tensor of the same shape and dtype, on a device of
 //! its own.
@@ -45,6 +46,12 @@ impl Group {
         if self.size() == 1 {
             return x.detach().try_reshape(shape);
         }
+        self.meet_devices::<B>(x.device())?;
+        if self.is_linked::<B>(x.device()) {
+            return Ok(Tensor::from_array(
+                self.gathered_array(x.array(), digest(x.dims()))?.reshape(&shape)?,
+            ));
+        }
         let bytes = x.to_host()?.data().to_le_bytes();
         let all = self.gathered(x.dtype(), x.numel(), digest(x.dims()), &bytes)?;
         Tensor::from_host(HostTensor::new(shape, HostData::from_le_bytes(x.dtype(), &all)?)?, x.device())
@@ -54,6 +61,13 @@ impl Group {
     /// # Errors
     /// As [`Group::all_reduce`], of any dtype; `InvalidArgument` if there is no such worker.
     pub fn broadcast<B: Backend>(&self, x: &Tensor<B>, root: usize) -> Result<Tensor<B>> {
+        if self.size() > 1 {
+            self.meet_devices::<B>(x.device())?;
+        }
+        if self.is_linked::<B>(x.device()) {
+            let y = self.array_of_root(x.array(), digest(x.dims()), root)?;
+            return Ok(Tensor::from_array(y.reshape(x.shape())?));
+        }
         let size = x.numel() * x.dtype().size();
         let mine = self.rank() == root;
         let mut bytes =
@@ -87,12 +101,21 @@ impl Group {
             return Ok(x.detach());
         }
         let digest = digest(x.dims());
+        self.meet_devices::<B>(x.device())?;
+        if self.is_linked::<B>(x.device()) {
+            let (runs, mine) = (Runs::one_each(self.size()), self.own_array(x.array(), wide)?);
+            let sum = match scattered {
+                true => self.sum_array_part(runs, mine, size, digest)?,
+                false => self.sum_arrays(runs, mine, size[0], digest)?,
+            };
+            return Ok(Tensor::from_array(sum.reshape(&shape)?.cast(x.dtype())?));
+        }
         macro_rules! sum {
             ($v:expr) => {{
-                let (runs, mine) = (Runs::one_each(self.size()), self.own($v.to_vec()));
+                let (runs, mine) = (Runs::one_each(self.size()), self.own(&$v[..]));
                 let sum = match scattered {
-                    true => self.sum_part(runs, mine, size, digest)?,
-                    false => self.sum(runs, mine, size[0], digest)?,
+                    true => self.sum_part(runs, &mine, size, digest)?,
+                    false => self.sum(runs, &mine, size[0], digest)?,
                 };
                 HostTensor::from_vec(sum, shape)?
             }};

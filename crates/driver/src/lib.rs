@@ -64,7 +64,7 @@ pub use webgpu::WebGpu;
 #[cfg(test)]
 extern crate self as elinvar_driver;
 
-use elinvar_core::{Error, ErrorKind, Result};
+use elinvar_core::{Error, ErrorKind, NativeWork, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::MmaShape;
@@ -403,6 +403,13 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// `DeviceLost`, `OutOfMemory`.
     fn receive(&self, other: &Self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<bool>;
+    /// Has `work` give work to the queue by another library of the device's vendor, which is told
+    /// where these parts of memory are. `false`, and nothing was done, if there are no such
+    /// libraries.
+    ///
+    /// # Errors
+    /// Those of `work`; `DeviceLost`.
+    fn lend(&self, parts: &[Slice<'_, Self>], work: NativeWork<'_>) -> Result<bool>;
     /// Reads bytes from memory, after everything that was given to the queue; waits for them.
     ///
     /// # Errors

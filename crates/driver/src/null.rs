@@ -2,7 +2,7 @@
 //! and for measuring what giving work to a device costs the host.
 
 use crate::{CallGraph, Driver, Info, Interp, Slice, VendorGemm};
-use elinvar_core::{Error, Result};
+use elinvar_core::{Error, NativeWork, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -163,6 +163,9 @@ impl Driver for Null {
         Ok(())
     }
     fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
+    fn lend(&self, _: &[Slice<'_, Self>], _: NativeWork<'_>) -> Result<bool> {
         Ok(false)
     }
     fn read(&self, _: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {

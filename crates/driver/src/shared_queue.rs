@@ -1,7 +1,7 @@
 //! Methods that drivers have alike: those of a device with one queue, which do what a shared handle
 //! of device and queue does.
 
-/// `Driver`'s `queue`, `after`, `receive` and `multiply` of a device with one queue, no way to
+/// `Driver`'s `queue`, `after`, `receive`, `lend` and `multiply` of a device with one queue, no way to
 /// other devices but by the host, and no library of its vendor's.
 macro_rules! one_queue {
     () => {
@@ -13,6 +13,9 @@ macro_rules! one_queue {
             Ok(())
         }
         fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
+            Ok(false)
+        }
+        fn lend(&self, _: &[Slice<'_, Self>], _: elinvar_core::NativeWork<'_>) -> Result<bool> {
             Ok(false)
         }
         fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {

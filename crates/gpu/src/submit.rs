@@ -5,7 +5,7 @@ use crate::capture;
 use crate::device::{CompiledKernel, GpuDevice, OpenDevice};
 use crate::queues::{Queue, Touch};
 use crate::timeline::Timed;
-use elinvar_core::{Error, ErrorKind, Result};
+use elinvar_core::{Error, ErrorKind, NativeWork, Result};
 use elinvar_driver::{Call, Driver, Slice, VendorGemm};
 use elinvar_gpu_kernels::launch::Work;
 use elinvar_kernel::ir::Constant;
@@ -91,6 +91,24 @@ impl<D: Driver> GpuDevice<D> {
             there.give([(from.piece.uses(), false)].into_iter(), |theirs| {
                 let theirs = theirs.driver(there);
                 here.timed(mine, what, &mut |mine| mine.receive(theirs, from.slice(), to.slice()))
+            })
+        })
+    }
+    /// Has another library give work to this thread's queue that reads these pieces and writes
+    /// those; `false`, and nothing was done, if there are no such libraries for the device.
+    pub(crate) fn lend(
+        &self,
+        reads: &[PieceRange<'_, D>],
+        writes: &[PieceRange<'_, D>],
+        work: NativeWork<'_>,
+    ) -> Result<bool> {
+        let o = self.opened()?;
+        let touched = (reads.iter().map(|p| (p.piece.uses(), false)))
+            .chain(writes.iter().map(|p| (p.piece.uses(), true)));
+        let slices: Vec<_> = reads.iter().chain(writes).map(PieceRange::slice).collect();
+        o.give(touched, |queue| {
+            o.timed(queue, || Timed::copy("lend", slices.iter().map(|s| s.len).sum()), &mut |driver| {
+                driver.lend(&slices, work)
             })
         })
     }

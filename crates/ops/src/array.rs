@@ -7,6 +7,7 @@ use elinvar_core::{DType, Element, Error, HostTensor, Layout, Result, Scalar, Sh
 use smallvec::SmallVec;
 use triomphe::Arc;
 
+mod lent;
 mod operands;
 pub use operands::*;
 

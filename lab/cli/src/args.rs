@@ -64,17 +64,17 @@ pub struct Schedule {
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct Sums {
-    /// Sizes, in MiB of f32
-    #[arg(default_values_t = [1, 4, 16, 64], value_parser = mib())]
-    pub mib: Vec<usize>,
+    /// Sizes, in KiB of f32
+    #[arg(default_values_t = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536], value_parser = kib())]
+    pub kib: Vec<usize>,
     /// How often each is summed
     #[arg(long, default_value_t = 11, value_parser = value_parser!(u32).range(1..=10_000))]
     pub times: u32,
 }
 
-fn mib() -> impl clap::builder::TypedValueParser<Value = usize> {
+fn kib() -> impl clap::builder::TypedValueParser<Value = usize> {
     use clap::builder::TypedValueParser;
-    value_parser!(u64).range(1..=1024).map(|n| n as usize)
+    value_parser!(u64).range(1..=1 << 20).map(|n| n as usize)
 }
 
 fn parameters() -> impl clap::builder::TypedValueParser<Value = usize> {

@@ -1,7 +1,8 @@
 //! Workers that are threads of one process, as for several devices of one machine.
 
-use super::Transport;
+use super::{Transport, Watch};
 use elinvar_core::{Error, Result};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
@@ -54,6 +55,9 @@ impl Transport for Local {
     }
     fn is_for_any_thread(&self) -> bool {
         true
+    }
+    fn watch(&self) -> Watch {
+        Arc::new(|| None)
     }
     fn abandon(self: Box<Self>) {}
 }

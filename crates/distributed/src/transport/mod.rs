@@ -2,12 +2,17 @@
 
 pub mod local;
 pub mod mpi;
+pub mod nccl;
 pub mod rendezvous;
 pub mod tcp;
 
-use elinvar_core::Result;
+use elinvar_core::{Error, Result};
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Instant;
+
+/// Tells that a worker is gone, to any thread and without waiting.
+pub type Watch = Arc<dyn Fn() -> Option<Error> + Send + Sync>;
 
 /// A way to all other workers.
 pub trait Transport: Debug + Send {
@@ -34,6 +39,10 @@ pub trait Transport: Debug + Send {
     fn library_sum(&mut self, x: &mut [f32]) -> Result<()>;
     /// May it be called from any thread, one at a time, and not only from the one that made it?
     fn is_for_any_thread(&self) -> bool;
+    /// What tells that a worker is gone, also while no message of it is waited for. One that has
+    /// done its part and left is gone, too. A transport that learns of it only by messages tells
+    /// nothing.
+    fn watch(&self) -> Watch;
     /// Leaves without waiting for other workers: after an error, they may never come.
     fn abandon(self: Box<Self>);
 }

@@ -8,8 +8,8 @@
 //! first), memory that a stranger makes it allocate (strangers do not get past the hello), a thread
 //! that waits for ever (all reads and writes have a limit).
 
-use super::Transport;
 use super::rendezvous::{self, Meeting};
+use super::{Transport, Watch};
 use elinvar_core::{Error, Result};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -36,7 +36,11 @@ const PIECE: u64 = 64 << 20;
 pub struct Tcp {
     peers: Vec<Option<Peer>>,
     pending: Arc<Pending>,
+    gone: Arc<Gone>,
 }
+
+/// Why the first worker that is gone is not there any more.
+type Gone = Mutex<Option<Error>>;
 
 /// Messages that no socket has taken yet.
 #[derive(Debug, Default)]
@@ -78,18 +82,18 @@ impl Tcp {
     /// of workers or another version.
     pub fn connect(meeting: &Meeting, until: Instant) -> Result<Tcp> {
         let streams = rendezvous::meet(meeting, until)?;
-        let pending = Arc::<Pending>::default();
+        let (pending, gone) = (Arc::<Pending>::default(), Arc::<Gone>::default());
         let open = |(worker, stream): (usize, Option<TcpStream>)| {
-            stream.map(|s| Peer::new(worker, s, &pending)).transpose()
+            stream.map(|s| Peer::new(worker, s, &pending, &gone)).transpose()
         };
         let peers = streams.into_iter().enumerate().map(open).collect::<io::Result<_>>();
         let peers = peers.map_err(|e| Error::io(format!("distributed: a connection: {e}")))?;
-        Ok(Tcp { peers, pending })
+        Ok(Tcp { peers, pending, gone })
     }
 }
 
 impl Peer {
-    fn new(worker: usize, stream: TcpStream, pending: &Arc<Pending>) -> io::Result<Peer> {
+    fn new(worker: usize, stream: TcpStream, pending: &Arc<Pending>, gone: &Arc<Gone>) -> io::Result<Peer> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(SILENCE))?;
         stream.set_write_timeout(Some(SILENCE))?;
@@ -99,10 +103,10 @@ impl Peer {
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(format!("elinvar {name} {worker}")).spawn(run)
         };
-        let pending = pending.clone();
+        let (pending, gone) = (pending.clone(), gone.clone());
         let threads = vec![
             spawn("to", Box::new(move || write_all(writer, &messages, &pending)))?,
-            spawn("from", Box::new(move || read_all(worker, reader, &deliver)))?,
+            spawn("from", Box::new(move || read_all(worker, reader, &deliver, &gone)))?,
         ];
         Ok(Peer { out: Some(out), inbox, stream, threads })
     }
@@ -139,10 +143,13 @@ fn write_all(mut stream: TcpStream, messages: &Receiver<Vec<u8>>, pending: &Pend
 }
 
 /// Reads messages until an error, which is the last one delivered.
-fn read_all(worker: usize, mut stream: TcpStream, deliver: &Sender<Result<Vec<u8>>>) {
+fn read_all(worker: usize, mut stream: TcpStream, deliver: &Sender<Result<Vec<u8>>>, gone: &Gone) {
     loop {
         let message = read_one(worker, &mut stream);
         let last = message.is_err();
+        if let Err(e) = &message {
+            gone.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| e.clone());
+        }
         if deliver.send(message).is_err() || last {
             return;
         }
@@ -223,6 +230,10 @@ impl Transport for Tcp {
     }
     fn is_for_any_thread(&self) -> bool {
         true
+    }
+    fn watch(&self) -> Watch {
+        let gone = self.gone.clone();
+        Arc::new(move || gone.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
     fn abandon(mut self: Box<Self>) {
         // What was sent may be what the others need to find the same error.

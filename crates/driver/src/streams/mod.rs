@@ -4,7 +4,7 @@
 pub mod sys;
 
 use crate::{Call, CallGraph, Driver, Info, Slice, VendorGemm, requirements};
-use elinvar_core::Result;
+use elinvar_core::{NativeWork, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
 use std::fmt;
@@ -126,6 +126,9 @@ impl<V: Vendor> Driver for StreamDevice<V> {
     }
     fn receive(&self, other: &Self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<bool> {
         self.stream().receive(&self.shared, (&other.shared, other.stream()), from, to)
+    }
+    fn lend(&self, parts: &[Slice<'_, Self>], work: NativeWork<'_>) -> Result<bool> {
+        self.stream().lend(&self.shared, V::NAME, parts, work).map(|()| true)
     }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {
         self.stream().read(&self.shared, from, bytes)

@@ -6,7 +6,7 @@ use crate::allocator::PieceRange;
 use crate::buffer::GpuBuffer;
 use crate::device::GpuDevice;
 use crate::queues::{Queue, QueueEvent};
-use elinvar_core::{DType, Error, Result};
+use elinvar_core::{DType, Error, NativeWork, Result};
 use elinvar_driver::{Driver, PendingCopy};
 use elinvar_ops::backend::*;
 use std::any::Any;
@@ -180,5 +180,32 @@ impl<D: Driver> Streams for Gpu<D> {
             &copied
         };
         under_way(d, d.download(buffer.part()?, (len * x.dtype.size()) as u64, to)?)
+    }
+    fn lend(
+        d: &GpuDevice<D>,
+        reads: &[GpuView<'_, D>],
+        writes: &[(DType, usize)],
+        work: NativeWork<'_>,
+    ) -> Result<Option<Vec<GpuBuffer<D>>>> {
+        d.may_wait()?;
+        let mut copies = Vec::new();
+        for x in reads.iter().filter(|x| !x.layout.is_contiguous()) {
+            copies.push(Self::copy(d, *x)?);
+        }
+        let (mut copies, mut parts) = (copies.iter(), Vec::with_capacity(reads.len()));
+        for x in reads {
+            let (buffer, skipped) = match x.layout.is_contiguous() {
+                true if x.shape().numel() == 0 => (x.buffer, 0),
+                true => (x.buffer, x.layout.offset() * x.dtype.size()),
+                false => (copies.next().expect("it was copied above"), 0),
+            };
+            parts.push(buffer.part()?.skip(skipped as u64));
+        }
+        let new = |&(dtype, len): &(DType, usize)| GpuBuffer::uninit(d, dtype, len);
+        let y = writes.iter().map(new).collect::<Result<Vec<_>>>()?;
+        let written = y.iter().map(GpuBuffer::part).collect::<Result<Vec<_>>>()?;
+        let there = d.lend(&parts, &written, work)?;
+        drop(written);
+        Ok(there.then_some(y))
     }
 }

@@ -1,6 +1,6 @@
 //! A driver that runs out of memory when it is told to.
 
-use elinvar_core::{Error, Result};
+use elinvar_core::{Error, NativeWork, Result};
 use elinvar_driver::{Driver, Info, Interp, Kind, Slice, VendorGemm};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
@@ -109,6 +109,9 @@ impl Driver for Short {
         self.inner.copy(inner(&from), inner(&to))
     }
     fn receive(&self, _: &Self, _: Slice<'_, Self>, _: Slice<'_, Self>) -> Result<bool> {
+        Ok(false)
+    }
+    fn lend(&self, _: &[Slice<'_, Self>], _: NativeWork<'_>) -> Result<bool> {
         Ok(false)
     }
     fn read(&self, from: Slice<'_, Self>, bytes: &mut [u8]) -> Result<()> {

@@ -1,11 +1,12 @@
 //! Sums over gradient shards, of tensors that stay on their device as long as one worker has all
-//! shards, and go through host memory otherwise. The bits are the same: a sum of two numbers is.
+//! shards, or their devices have a way to each other, and go through host memory otherwise. The
+//! bits are the same: a sum of two numbers is.
 
-use elinvar_core::{DType, Error, HostData, HostTensor, Result, Shape};
+use elinvar_core::{DType, Error, HostData, HostTensor, Result, Scalar, Shape};
 use elinvar_distributed::tree::Node;
 use elinvar_distributed::{Group, Number, Runs, Shares, TreeSum};
 use elinvar_ops::array::Array;
-use elinvar_ops::catalogue::{add, mul};
+use elinvar_ops::catalogue::{add, concat, mul, narrow};
 use elinvar_ops::{Backend, Value};
 use elinvar_tensor::Tensor;
 use std::collections::BTreeMap;
@@ -149,6 +150,20 @@ impl<B: Backend> Wire<'_, B> {
         let is_here = |i: &usize| own.as_ref().is_none_or(|own| own.contains(i));
         let n = slots.iter().map(|slot| slot.shape.numel()).sum();
         let Some(dtype) = slots.first().map(|slot| slot.dtype) else { return Ok(vec![]) };
+        if self.group.is_linked::<B>(self.device) {
+            let sum = self.on_devices(nodes, n, cut.as_ref(), dtype)?;
+            let mut at = 0;
+            let mut one = |(i, slot): (&usize, &Slot<B>)| {
+                if !is_here(i) {
+                    return Ok(None);
+                }
+                let length = slot.shape.numel();
+                let here = narrow(&sum, 0, at as isize, length)?;
+                at += length;
+                here.reshape(&slot.shape).map(Some)
+            };
+            return of.iter().zip(slots).map(&mut one).collect();
+        }
         // -0 + x is x for every x, as nothing is.
         macro_rules! all {
             ($v:ident, $nothing:expr) => {{
@@ -192,6 +207,37 @@ impl<B: Backend> Wire<'_, B> {
         }
     }
 
+    /// The sum of slots of one dtype, one after the other, from device to device.
+    fn on_devices(
+        &self,
+        nodes: &[(Node, Vec<Slot<B>>)],
+        n: usize,
+        cut: Option<&Shares>,
+        dtype: DType,
+    ) -> Result<Array<B>> {
+        // As in host memory.
+        let nothing = if dtype.is_float() { Scalar::Float(-0.0) } else { Scalar::Int(0) };
+        let flat = |slot: &Slot<B>| {
+            let shape = Shape::new(&[slot.shape.numel()])?;
+            match &slot.value {
+                Some(x) if x.dtype() != dtype => {
+                    Err(Error::dtype(format!("train: a sum of {dtype} is {}", x.dtype())))
+                }
+                Some(x) => x.reshape(&shape),
+                None => Array::full(self.device, &shape, nothing, dtype),
+            }
+        };
+        let mut sums = TreeSum::new(self.runs.of(self.group.rank()).start);
+        for (node, some) in nodes {
+            let all = some.iter().map(flat).collect::<Result<Vec<_>>>()?;
+            let all = concat(&all.iter().collect::<Vec<_>>(), 0)?;
+            sums.push_node(*node, all, |_, _| Err(Error::argument("subtrees of a worker are apart")))?;
+        }
+        match cut {
+            None => self.group.all_reduce_arrays(self.runs, sums, n),
+            Some(cut) => self.group.reduce_scatter_array_shares(self.runs, sums, cut),
+        }
+    }
     /// The sum of flat vectors.
     fn sum<S, T: Number>(
         &self,

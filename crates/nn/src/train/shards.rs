@@ -188,6 +188,7 @@ impl<B: Backend, M: Module<B>, D: Send> TrainStep<'_, B, M, D> {
         batches: &mut Given<'_, D>,
     ) -> Result<Mean<B>> {
         let Sharding { runs, group, .. } = sharding;
+        group.meet_devices::<B>(device)?;
         let start = Start::of(self.model);
         let side_by_side = start.leaves.across.iter().any(|a| a.is_on());
         let mine = runs.of(group.rank());

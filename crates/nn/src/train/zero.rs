@@ -19,6 +19,7 @@ use elinvar_core::{DType, HostData, HostTensor, Result, Scalar, Shape};
 use elinvar_distributed::{Group, Shares};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
+use elinvar_ops::catalogue::{concat, narrow};
 use elinvar_tensor::{Gradients, Tensor};
 
 /// The shares of a step.
@@ -81,6 +82,10 @@ impl Zero<'_> {
     /// Gives all workers the parameters that each has updated.
     fn gather<B: Backend>(&self, parameters: &Named<'_, B>) -> Result<()> {
         let values: Vec<Tensor<B>> = parameters.iter().map(|(_, p)| p.get()).collect();
+        let linked = values.first().is_some_and(|x| self.group.is_linked::<B>(x.device()));
+        if linked && values.iter().all(|x| x.device() == values[0].device()) {
+            return self.gather_on_devices(parameters, &values);
+        }
         let size = |i: usize| values[i].numel() * values[i].dtype().size();
         let (cut, own) = (self.cut(size), self.shares.of(self.group.rank()));
         let mut bytes = Vec::with_capacity(cut.of(self.group.rank()).len());
@@ -96,6 +101,36 @@ impl Zero<'_> {
                 let data = HostData::from_le_bytes(values[i].dtype(), bytes)?;
                 let host = HostTensor::new(values[i].shape().clone(), data)?;
                 p.set(&Tensor::from_host(host, values[i].device())?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Zero<'_> {
+    /// The same from device to device: those of each dtype at once.
+    fn gather_on_devices<B: Backend>(&self, parameters: &Named<'_, B>, values: &[Tensor<B>]) -> Result<()> {
+        let own = self.shares.of(self.group.rank());
+        for dtype in DType::ALL {
+            let is_of = |i: usize| self.updated[i] && values[i].dtype() == dtype;
+            if !(0..values.len()).any(is_of) {
+                continue;
+            }
+            let cut = self.cut(|i| if is_of(i) { values[i].numel() } else { 0 });
+            let flat = |i: usize| values[i].array().reshape(&Shape::new(&[values[i].numel()])?);
+            let mut mine = own.clone().filter(|i| is_of(*i)).map(flat).collect::<Result<Vec<_>>>()?;
+            // One that has none of this dtype calls all the same.
+            let nothing = Array::full(values[0].device(), &Shape::new(&[0])?, Scalar::Int(0), dtype)?;
+            mine.push(nothing);
+            let mine = concat(&mine.iter().collect::<Vec<_>>(), 0)?;
+            let all = self.group.all_gather_array_shares(&mine, &cut)?;
+            let mut at = 0;
+            for i in (0..values.len()).filter(|i| is_of(*i)) {
+                let theirs = narrow(&all, 0, at as isize, values[i].numel())?;
+                at += values[i].numel();
+                if !own.contains(&i) {
+                    parameters[i].1.set(&Tensor::from_array(theirs.reshape(values[i].shape())?))?;
+                }
             }
         }
         Ok(())

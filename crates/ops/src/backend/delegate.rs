@@ -245,7 +245,9 @@ pub mod types {
     pub use crate::rows::RowObject;
     pub use crate::update::UpdateObject;
     pub use elinvar_core::philox::Stream;
-    pub use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
+    pub use elinvar_core::{
+        DType, HostData, Layout, MemoryStats, NativeWork, Precision, Result, Scalar, Shape,
+    };
 }
 
 /// Writes the methods by which a backend hands its work on: all that are not named after `except`,

@@ -5,7 +5,7 @@
 //! of work depends on it; so they are objects, and a device takes back those that it made.
 
 use super::{Memory, View};
-use elinvar_core::{DType, Error, ErrorKind, Result};
+use elinvar_core::{DType, Error, ErrorKind, NativeWork, Result};
 use std::any::Any;
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
@@ -115,6 +115,19 @@ pub trait Streams: Memory {
         x: View<'_, Self>,
         to: Box<dyn PinnedObject>,
     ) -> Result<Box<dyn TransferObject>>;
+    /// Has `work` give work to this thread's stream by another library of the device's vendor. It
+    /// is told where the elements of these views are, row-major, and behind them those of new
+    /// buffers of so many elements, which it writes. `None`, and nothing was done, if there are no
+    /// such libraries for the device.
+    ///
+    /// # Errors
+    /// Those of `work`; `OutOfMemory`, `DeviceLost`.
+    fn lend(
+        d: &Self::Device,
+        reads: &[View<'_, Self>],
+        writes: &[(DType, usize)],
+        work: NativeWork<'_>,
+    ) -> Result<Option<Vec<Self::Buffer>>>;
 }
 
 /// The error of an event or memory of another device.
@@ -260,6 +273,14 @@ macro_rules! host_streams {
                 let bytes = <Self as $crate::backend::Memory>::download(d, x)?.to_le_bytes();
                 to.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
                 Ok($crate::t::HostTransfer::done(to))
+            }
+            fn lend(
+                _: &Self::Device,
+                _: &[$crate::t::View<'_, Self>],
+                _: &[($crate::t::DType, usize)],
+                _: $crate::t::NativeWork<'_>,
+            ) -> $crate::t::Result<Option<Vec<Self::Buffer>>> {
+                Ok(None)
             }
         }
     };

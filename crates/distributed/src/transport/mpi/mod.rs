@@ -14,8 +14,9 @@ pub use on_unix::MpiTransport;
 #[cfg(unix)]
 mod on_unix {
     use super::sys::{Handle, Mpi};
-    use crate::transport::{Transport, tcp};
+    use crate::transport::{Transport, Watch, tcp};
     use elinvar_core::{Error, Result};
+    use std::sync::Arc;
     use std::thread::{self, ThreadId};
     use std::time::{Duration, Instant};
 
@@ -142,6 +143,10 @@ mod on_unix {
         }
         fn is_for_any_thread(&self) -> bool {
             self.mpi.is_for_any_thread()
+        }
+        fn watch(&self) -> Watch {
+            // Its launcher ends all workers when one is gone.
+            Arc::new(|| None)
         }
         /// MPI ends in all workers or in none: their launcher ends those that are left.
         fn abandon(self: Box<Self>) {

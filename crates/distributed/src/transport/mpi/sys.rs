@@ -197,17 +197,18 @@ impl Mpi {
         // SAFETY: the status is that of the message that was found.
         let code = unsafe { (self.get_count)(&raw const status, byte, &raw mut length) };
         self.judged(code, "MPI_Get_count")?;
-        let mut message = Vec::new();
+        let mut message: Vec<u8> = Vec::new();
         let room = length.max(0) as usize;
         (message.try_reserve_exact(room))
             .map_err(|_| Error::memory(format!("distributed: a message of {room} bytes")))?;
-        message.resize(room, 0u8);
-        // SAFETY: the buffer has as many bytes as the message that was found, which is the next of
-        // this worker and tag, as only this thread receives.
-        let code = unsafe {
-            (self.recv)(message.as_mut_ptr().cast(), length, byte, from, TAG, world, &raw mut status)
-        };
-        self.judged(code, "MPI_Recv").map(|()| Some(message))
+        let to: *mut u8 = message.as_mut_ptr();
+        // SAFETY: the buffer has room for as many bytes as the message has that was found, which is
+        // the next of this worker and tag, as only this thread receives.
+        let code = unsafe { (self.recv)(to.cast(), length, byte, from, TAG, world, &raw mut status) };
+        self.judged(code, "MPI_Recv")?;
+        // SAFETY: there is room for them, and the message has written all of them.
+        unsafe { message.set_len(room) };
+        Ok(Some(message))
     }
     /// The library's own sum over all workers, in its order.
     pub fn sum(&self, x: &mut [f32]) -> Result<()> {

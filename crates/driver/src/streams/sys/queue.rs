@@ -11,7 +11,7 @@ use super::stream::Stream;
 use crate::cuda::maps;
 use crate::streams::Streams;
 use crate::{Slice, VendorGemm};
-use elinvar_core::{Error, Result};
+use elinvar_core::{Error, NativeQueue, NativeWork, Result};
 use elinvar_kernel::interp::Launch;
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -294,6 +294,22 @@ impl Stream {
         }
         behind(other, other_stream, &Event::untimed(shared, self.raw)?)?;
         Ok(true)
+    }
+    /// Has `work` give work to it, which knows where these parts are.
+    ///
+    /// # Errors
+    /// Those of `work`; `DeviceLost`.
+    pub fn lend<D: Streams>(
+        &self,
+        shared: &Shared,
+        driver: &'static str,
+        parts: &[Slice<'_, D>],
+        work: NativeWork<'_>,
+    ) -> Result<()> {
+        let addresses: Vec<Address> = parts.iter().map(address).collect();
+        let _queue = self.queue();
+        shared.enter()?;
+        work(NativeQueue { driver, stream: self.raw.addr(), addresses: &addresses })
     }
     /// Brings memory to the host, after everything that was given to the stream; waits for it.
     /// While a piece is looked at, the next one is on its way.
