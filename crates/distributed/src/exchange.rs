@@ -142,9 +142,10 @@ pub fn sum_of<T: Number>(
     take_sum(all, runs, mine, here)
 }
 
-/// Bytes of a vector that are summed at once: memory of this size is used again and stays in
-/// caches, and there is enough of it that messages are long.
-const BLOCK: usize = 2 << 20;
+/// Bytes of a vector that are summed at once: a quarter, so that something is on its way while
+/// something is added, but as few as memory of this size is used again and stays in caches, and as
+/// many as make messages long.
+const BLOCK: Range<usize> = 128 << 10..512 << 10;
 
 /// The sum of `n` elements over the shards of all workers, for all, in blocks. Of each, every
 /// worker sums a part and sends it to the others; while messages of one block are on their way,
@@ -155,7 +156,8 @@ pub fn sum_for_all<T: Number>(
     mine: &Terms<'_, T>,
     n: usize,
 ) -> Result<Vec<T>> {
-    let (rank, size, block) = (all.rank, all.size, BLOCK / size_of::<T>());
+    let (rank, size) = (all.rank, all.size);
+    let block = (n * size_of::<T>() / 4).clamp(BLOCK.start, BLOCK.end) / size_of::<T>();
     let blocks = n.div_ceil(block);
     let of = |b: usize, worker: usize| {
         let begin = b * block;

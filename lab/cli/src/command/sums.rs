@@ -85,7 +85,7 @@ pub fn run(args: &Sums, out: &mut dyn Write) -> Result<Verdict> {
         if is_first {
             write!(out, "| {kib} |")?;
             for (own, library) in own.iter().zip(library) {
-                write!(out, " {own:.3} | {library:.3} | {:.2} |", library / own)?;
+                write!(out, " {own:.4} | {library:.4} | {:.2} |", library / own)?;
             }
             writeln!(out)?;
         }

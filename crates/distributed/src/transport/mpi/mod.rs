@@ -16,6 +16,7 @@ mod on_unix {
     use super::sys::{Handle, Mpi};
     use crate::transport::{Transport, Watch, tcp};
     use elinvar_core::{Error, Result};
+    use std::hint;
     use std::sync::Arc;
     use std::thread::{self, ThreadId};
     use std::time::{Duration, Instant};
@@ -25,6 +26,11 @@ mod on_unix {
     /// How often it is asked before the processor is given away: a neighbour on the same core would
     /// otherwise wait for this one.
     const SPINS: u32 = 200;
+    /// How often without that: a neighbour that runs answers within so many, and giving it away
+    /// takes longer than a short message.
+    const AT_ONCE: u32 = 50;
+    /// How often a message is looked for before the clock, and what was sent, are looked at.
+    const BETWEEN: u32 = 16;
     const PAUSE: Duration = Duration::from_micros(50);
 
     /// A worker of an MPI library.
@@ -80,9 +86,13 @@ mod on_unix {
                 if let Some(message) = self.mpi.receive(from)? {
                     return Ok(message);
                 }
-                self.progress()?;
                 turns += 1;
                 pause(turns);
+                // Looking for a message drives the library, too.
+                if !turns.is_multiple_of(BETWEEN) {
+                    continue;
+                }
+                self.progress()?;
                 if Instant::now() >= until {
                     return Err(tcp::late(from));
                 }
@@ -91,7 +101,11 @@ mod on_unix {
     }
 
     fn pause(turns: u32) {
-        if turns < SPINS { thread::yield_now() } else { thread::sleep(PAUSE) }
+        match turns {
+            ..AT_ONCE => hint::spin_loop(),
+            AT_ONCE..SPINS => thread::yield_now(),
+            _ => thread::sleep(PAUSE),
+        }
     }
 
     impl Transport for MpiTransport {

@@ -16,8 +16,22 @@ mod sys;
 mod watched;
 
 #[cfg(not(unix))]
-pub use nowhere::{ID_BYTES, Library, Nccl, Piece, UniqueId};
+pub use nowhere::{Library, Nccl};
 #[cfg(unix)]
-pub use sys::{ID_BYTES, Nccl as Library, Piece, UniqueId};
+pub use sys::Nccl as Library;
 #[cfg(unix)]
 pub use watched::Nccl;
+
+/// `ncclUniqueId`: what the workers of a communicator have in common.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct UniqueId(pub [u8; ID_BYTES]);
+pub const ID_BYTES: usize = 128;
+
+/// Bytes for another worker, or from it.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(unix), allow(dead_code, reason = "nothing is sent there"))]
+pub struct Piece {
+    pub worker: usize,
+    pub bytes: usize,
+}

@@ -1,21 +1,9 @@
 //! Systems that NCCL is not made for.
 
+use super::{Piece, UniqueId};
 use crate::transport::Watch;
 use elinvar_core::{Error, NativeQueue, Result};
 use std::time::Instant;
-
-pub const ID_BYTES: usize = 128;
-
-/// `ncclUniqueId`.
-#[derive(Clone, Copy)]
-pub struct UniqueId(pub [u8; ID_BYTES]);
-
-/// Bytes for another worker, or from it.
-#[derive(Clone, Copy, Debug)]
-pub struct Piece {
-    pub worker: usize,
-    pub bytes: usize,
-}
 
 /// The library, of which there is none.
 #[derive(Debug)]

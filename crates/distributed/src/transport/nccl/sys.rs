@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "the functions of a C library")]
 
+use super::{ID_BYTES, Piece, UniqueId};
 use elinvar_core::{Error, ErrorKind, NativeQueue, Result};
 use libloading::Library;
 use std::env;
@@ -19,12 +20,6 @@ const MIN_VERSION: c_int = 2703;
 const BYTE: c_int = 1;
 /// `ncclInProgress`, which is no error.
 const IN_PROGRESS: c_int = 7;
-
-/// `ncclUniqueId`: what the workers of a communicator have in common.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct UniqueId(pub [u8; ID_BYTES]);
-pub const ID_BYTES: usize = 128;
 
 type Comm = *mut c_void;
 type Stream = *mut c_void;
@@ -85,13 +80,6 @@ pub struct Communicator(Comm);
 unsafe impl Send for Communicator {}
 // SAFETY: as above.
 unsafe impl Sync for Communicator {}
-
-/// Bytes for another worker, or from it.
-#[derive(Clone, Copy, Debug)]
-pub struct Piece {
-    pub worker: usize,
-    pub bytes: usize,
-}
 
 impl Nccl {
     /// The one library of this process.

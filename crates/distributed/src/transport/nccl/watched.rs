@@ -1,6 +1,7 @@
 //! A communicator that a thread watches.
 
-use super::sys::{Communicator, Nccl as Library, Piece, UniqueId};
+use super::sys::{Communicator, Nccl as Library};
+use super::{Piece, UniqueId};
 use crate::transport::Watch;
 use elinvar_core::{Error, NativeQueue, Result};
 use std::fmt;
