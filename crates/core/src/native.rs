@@ -2,7 +2,7 @@
 
 use crate::Result;
 
-/// A queue that is lent to another library for a call: nobody else gives it work meanwhile, and the
+/// A queue that is lent to another library for a call: no one else gives it work meanwhile, and the
 /// device is the calling thread's.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeQueue<'a> {

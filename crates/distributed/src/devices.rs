@@ -4,6 +4,7 @@
 //! it used. What a call is, and that all make the same, is checked over the other transport.
 
 use crate::Group;
+use crate::device_link::DeviceLink;
 use crate::exchange::Exchange;
 use crate::group::Wish;
 use crate::message::{Call, Kind};
@@ -12,52 +13,12 @@ use elinvar_core::explain::explain;
 use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
-use elinvar_ops::backend::StreamObject;
-use std::any::Any;
-use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time for all to meet by NCCL.
 const MEETING: Duration = Duration::from_secs(60);
 /// What a worker says before: can it, does it insist, and worker 0's id.
 const HELLO: usize = 2 + ID_BYTES;
-
-/// The way between the devices of all workers.
-pub(crate) struct DeviceLink {
-    nccl: Nccl,
-    name: String,
-    /// This worker's, of whichever backend.
-    device: Box<dyn Any + Send + Sync>,
-    /// Its own order of work: the pass that computes gradients goes on beside it.
-    stream: Arc<dyn StreamObject>,
-}
-
-impl fmt::Debug for DeviceLink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceLink").field("nccl", &self.nccl).finish_non_exhaustive()
-    }
-}
-
-impl DeviceLink {
-    /// The library and its version.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-    /// Leaves after an error, without waiting for others.
-    pub fn abandon(self) {
-        self.nccl.abandon();
-    }
-    fn is_of<B: Backend>(&self, device: &B::Device) -> bool {
-        self.device.downcast_ref::<B::Device>() == Some(device)
-    }
-    /// Runs `f` in the order of this way.
-    pub fn scope<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
-        let (mut f, mut y) = (Some(f), None);
-        self.stream.scope(&mut || y = f.take().map(|f| f()));
-        y.expect("a stream runs what it is given")
-    }
-}
 
 /// The library, if this device can be used with it.
 fn library<B: Backend>(device: &B::Device) -> Result<&'static Library> {

@@ -1,6 +1,6 @@
 //! All workers of a run, and what they do together.
 
-use crate::devices::DeviceLink;
+use crate::device_link::DeviceLink;
 use crate::exchange::{Exchange, Traffic};
 use crate::launcher::{Launch, launch, local_rank};
 use crate::message::{Call, Head};
@@ -189,7 +189,7 @@ impl Group {
             (Some(_), true) => "threads".into(),
             (Some(_), false) => match &link.devices {
                 None => link.by.clone(),
-                Some(devices) => format!("{}; {} between devices", link.by, devices.name()),
+                Some(devices) => format!("{}; {} between devices", link.by, devices.name),
             },
         }
     }

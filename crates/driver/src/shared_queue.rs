@@ -1,8 +1,8 @@
 //! Methods that drivers have alike: those of a device with one queue, which do what a shared handle
 //! of device and queue does.
 
-/// `Driver`'s `queue`, `after`, `receive`, `lend` and `multiply` of a device with one queue, no way to
-/// other devices but by the host, and no library of its vendor's.
+/// `Driver`'s `queue`, `after`, `receive`, `lend` and `multiply` of a device with one queue, no way
+/// to other devices but by the host, and no library of its vendor's.
 macro_rules! one_queue {
     () => {
         fn queue(&self) -> Result<Option<Self>> {

@@ -258,7 +258,7 @@ fn workers_that_call_something_else_are_told() {
 }
 
 #[test]
-fn nobody_waits_for_a_worker_that_is_killed() {
+fn no_one_waits_for_a_worker_that_is_killed() {
     let mut workers = start("wait", 3, |_, _| {});
     // In the middle of its calls.
     thread::sleep(Duration::from_secs(3));
@@ -273,7 +273,7 @@ fn nobody_waits_for_a_worker_that_is_killed() {
 }
 
 #[test]
-fn nobody_waits_beyond_the_time_limit() {
+fn no_one_waits_beyond_the_time_limit() {
     let since = Instant::now();
     let said = ended(start("wait", 2, |rank, c| {
         c.env("ELINVAR_TIME_LIMIT", "4");

@@ -86,7 +86,7 @@ impl Mesh {
         self.peers.get(worker).and_then(Option::as_ref).ok_or_else(|| ErrorKind::InvalidInput.into())
     }
     /// Goes on until `some` has done all of it, or the communicator is aborted, or the other is
-    /// gone: then as long as nobody aborts, as a device does.
+    /// gone: then as long as no one aborts, as a device does.
     fn all(&self, length: usize, mut some: impl FnMut(usize) -> io::Result<usize>) -> io::Result<()> {
         let (mut done, mut gone) = (0, false);
         while done < length {

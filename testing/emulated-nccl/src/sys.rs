@@ -273,8 +273,8 @@ extern "C" fn ncclRecv(
     add(comm, |comm| Piece { comm, stream, worker, at, bytes, sends: false }, dtype)
 }
 
-/// Does all sends and receives of a group. NVIDIA's would give them to the stream and not wait; what
-/// the stream was given before is done first there, too.
+/// Does all sends and receives of a group. NVIDIA's would give them to the stream and not wait;
+/// what the stream was given before is done first there, too.
 fn run(pieces: &[Piece]) -> Result<(), c_int> {
     let driver = driver()?;
     let stream_of = |p: &Piece| std::ptr::with_exposed_provenance_mut::<c_void>(p.stream);

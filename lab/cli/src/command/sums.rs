@@ -1,8 +1,8 @@
 //! `elinvar-lab sums`: how long a sum over all workers takes, and how long the MPI library's own.
 //!
 //! Each worker has one shard. Both sums are made in turn, so that what else the machine does falls
-//! on both; the shortest and the median of each are told. The library may add in any order; ours is the balanced
-//! tree, and its bits are compared with those of a sum by one worker.
+//! on both; the shortest and the median of each are told. The library may add in any order; ours is
+//! the balanced tree, and its bits are compared with those of a sum by one worker.
 
 use crate::args::Sums;
 use elinvar::distributed::{Group, TreeSum};

@@ -18,7 +18,7 @@ mod watched;
 #[cfg(not(unix))]
 pub use nowhere::{Library, Nccl};
 #[cfg(unix)]
-pub use sys::Nccl as Library;
+pub use sys::Library;
 #[cfg(unix)]
 pub use watched::Nccl;
 

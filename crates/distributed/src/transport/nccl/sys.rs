@@ -5,7 +5,7 @@
 
 use super::{ID_BYTES, Piece, UniqueId};
 use elinvar_core::{Error, ErrorKind, NativeQueue, Result};
-use libloading::Library;
+use libloading::Library as Loaded;
 use std::env;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
@@ -33,7 +33,7 @@ macro_rules! functions {
             /// # Safety
             /// A library that has a function of one of these names has it with this type, as
             /// NVIDIA's has, and stays loaded.
-            unsafe fn of(library: &Library) -> Result<Functions, &'static str> {
+            unsafe fn of(library: &Loaded) -> Result<Functions, &'static str> {
                 // SAFETY: the caller's promise.
                 unsafe {
                     Ok(Functions {
@@ -60,12 +60,12 @@ functions! {
 }
 
 /// The library, loaded.
-pub struct Nccl {
+pub struct Library {
     functions: Functions,
     version: c_int,
 }
 
-impl fmt::Debug for Nccl {
+impl fmt::Debug for Library {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name())
     }
@@ -81,13 +81,13 @@ unsafe impl Send for Communicator {}
 // SAFETY: as above.
 unsafe impl Sync for Communicator {}
 
-impl Nccl {
+impl Library {
     /// The one library of this process.
     ///
     /// # Errors
     /// `DriverMissing` with what to install; `Unsupported` if it is too old.
-    pub fn load() -> Result<&'static Nccl> {
-        static LIBRARY: OnceLock<Result<Nccl>> = OnceLock::new();
+    pub fn load() -> Result<&'static Library> {
+        static LIBRARY: OnceLock<Result<Library>> = OnceLock::new();
         LIBRARY.get_or_init(load).as_ref().map_err(Clone::clone)
     }
     /// Its name and version.
@@ -199,7 +199,7 @@ impl Nccl {
     }
 }
 
-fn load() -> Result<Nccl> {
+fn load() -> Result<Library> {
     let named = env::var(VARIABLE).ok().filter(|name| !name.is_empty());
     let names = named.as_deref().map_or(NAMES.to_vec(), |name| vec![name]);
     let missing = |why: String| {
@@ -214,7 +214,7 @@ fn load() -> Result<Nccl> {
     for name in names {
         // SAFETY: what a library does when it is loaded is its own; these are NCCL, or the one that
         // the user names as such.
-        let library = match unsafe { Library::new(name) } {
+        let library = match unsafe { Loaded::new(name) } {
             Ok(library) => library,
             Err(_) if !why.is_empty() => continue,
             Err(e) => {
@@ -229,7 +229,7 @@ fn load() -> Result<Nccl> {
         let mut version = 0;
         // SAFETY: the place for the result is valid.
         unsafe { (functions.version)(&raw mut version) };
-        let nccl = Nccl { functions, version };
+        let nccl = Library { functions, version };
         if version < MIN_VERSION {
             return Err(Error::unsupported(format!(
                 "distributed: {} has no sends and receives; 2.7.3 has",

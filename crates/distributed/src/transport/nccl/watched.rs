@@ -1,6 +1,6 @@
 //! A communicator that a thread watches.
 
-use super::sys::{Communicator, Nccl as Library};
+use super::sys::{Communicator, Library};
 use super::{Piece, UniqueId};
 use crate::transport::Watch;
 use elinvar_core::{Error, NativeQueue, Result};
@@ -88,7 +88,7 @@ impl Nccl {
         let (done, joined) = channel();
         let join = move || {
             let comm = enter().and_then(|()| library.join(id, rank, workers));
-            // One that nobody waits for any more is left as it is: the others never came.
+            // One that no one waits for any more is left as it is: the others never came.
             drop(done.send(comm));
         };
         spawn("elinvar nccl", join)?;
@@ -201,7 +201,7 @@ impl Drop for Nccl {
             drop(done);
         };
         if spawn("elinvar nccl end", end).is_ok() {
-            // Others may never come to their end: the thread is then left to the end of the process.
+            // Others may never come to their end: the thread is then left to the process's.
             let _ = ended.recv_timeout(LAST);
         }
     }
@@ -239,7 +239,7 @@ impl Watched {
             state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
-    /// Who has set `failed` aborts, and nobody else.
+    /// Who has set `failed` aborts, and no one else.
     fn abort(&self) {
         let begin = Instant::now();
         let mut state = self.lock();
