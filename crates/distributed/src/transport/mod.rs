@@ -40,8 +40,8 @@ pub trait Transport: Debug + Send {
     /// May it be called from any thread, one at a time, and not only from the one that made it?
     fn is_for_any_thread(&self) -> bool;
     /// What tells that a worker is gone, also while no message of it is waited for. One that has
-    /// done its part and left is gone, too. A transport that learns of it only by messages tells
-    /// nothing.
+    /// left without an error is not told of: what it has sent may still be on its way. A transport
+    /// that learns of it only by messages tells nothing.
     fn watch(&self) -> Watch;
     /// Leaves without waiting for other workers: after an error, they may never come.
     fn abandon(self: Box<Self>);

@@ -142,21 +142,30 @@ fn write_all(mut stream: TcpStream, messages: &Receiver<Vec<u8>>, pending: &Pend
     }
 }
 
-/// Reads messages until an error, which is the last one delivered.
+/// Reads messages until the end or an error, which is the last one delivered.
 fn read_all(worker: usize, mut stream: TcpStream, deliver: &Sender<Result<Vec<u8>>>, gone: &Gone) {
     loop {
-        let message = read_one(worker, &mut stream);
+        let message = match read_one(worker, &mut stream) {
+            Ok(Some(message)) => Ok(message),
+            Ok(None) => Err(left(worker)),
+            Err(e) => {
+                gone.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| e.clone());
+                Err(e)
+            }
+        };
         let last = message.is_err();
-        if let Err(e) = &message {
-            gone.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| e.clone());
-        }
         if deliver.send(message).is_err() || last {
             return;
         }
     }
 }
 
-fn read_one(worker: usize, stream: &mut TcpStream) -> Result<Vec<u8>> {
+fn left(worker: usize) -> Error {
+    Error::io(format!("distributed: worker {worker} has left"))
+}
+
+/// The next message; None at the end.
+fn read_one(worker: usize, stream: &mut TcpStream) -> Result<Option<Vec<u8>>> {
     let failed = |e: io::Error| {
         Error::io(match e.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
@@ -174,7 +183,7 @@ fn read_one(worker: usize, stream: &mut TcpStream) -> Result<Vec<u8>> {
         stream.read_exact(&mut length).map_err(failed)?;
         match u64::from_le_bytes(length) {
             ALIVE => {}
-            END => return Err(Error::io(format!("distributed: worker {worker} has left"))),
+            END => return Ok(None),
             length => {
                 let mut message = Vec::new();
                 while (message.len() as u64) < length {
@@ -186,7 +195,7 @@ fn read_one(worker: usize, stream: &mut TcpStream) -> Result<Vec<u8>> {
                     message.resize(had + more, 0);
                     stream.read_exact(&mut message[had..]).map_err(failed)?;
                 }
-                return Ok(message);
+                return Ok(Some(message));
             }
         }
     }
@@ -199,7 +208,7 @@ impl Transport for Tcp {
         let out = peer.out.as_ref().expect("it is there until it is dropped");
         out.send(message).map_err(|_| {
             self.pending.less();
-            Error::io(format!("distributed: worker {to} has left"))
+            left(to)
         })
     }
     fn receive(&mut self, from: usize, until: Instant) -> Result<Vec<u8>> {
@@ -208,9 +217,7 @@ impl Transport for Tcp {
         match peer.inbox.recv_timeout(wait) {
             Ok(message) => message,
             Err(RecvTimeoutError::Timeout) => Err(late(from)),
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(Error::io(format!("distributed: worker {from} has left")))
-            }
+            Err(RecvTimeoutError::Disconnected) => Err(left(from)),
         }
     }
     fn flush(&mut self, until: Instant) -> Result<()> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// How often is asked whether a worker is gone.
 const TURN: Duration = Duration::from_millis(100);
-/// A worker that is gone may have sent all that was asked of it; it has so long to arrive.
+/// A worker that is gone may have sent all that was asked of it, so there is time for it to arrive.
 const GRACE: Duration = Duration::from_secs(2);
 /// After so long a call that was about to begin has begun.
 const BEGUN: Duration = Duration::from_secs(1);
