@@ -11,7 +11,7 @@ use crate::layout::copy;
 use crate::lazy::buffer::CpuBuffer;
 use crate::lazy::map;
 use crate::view::{View, host_view, reference_view};
-use crate::{Cpu, CpuDevice, attention, conv, fft, gemm, lazy, pool, reduce, sort};
+use crate::{Cpu, CpuDevice, attention, conv, fft, gemm, lazy, linalg, pool, reduce, sort};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Precision, Result, storage};
 use elinvar_ops::array::Array;
@@ -167,8 +167,21 @@ impl Compute for Cpu {
             (Fused::LatticeGrad { f, ends }, [x, may, all, g]) => {
                 reduce::lattice_grad(d, f, [x, may, all, g], ends).map(one)
             }
-            (Fused::Lattice { .. } | Fused::LatticeGrad { .. }, _) => {
-                unreachable!("the op passes the operands of a lattice")
+            (Fused::Rotations { r, rounds }, [x]) => Ok(linalg::rotations(d, x, r, rounds)?.and_then(one)),
+            (Fused::TriangularInverse { unit }, [x]) => linalg::triangular_inverse(d, x, unit).map(one),
+            (Fused::LuFactor, [x]) => {
+                let all = linalg::lu_factor(d, x)?;
+                Ok(Some(all.into_iter().map(|y| CpuBuffer::new(y).into()).collect()))
+            }
+            (
+                Fused::Lattice { .. }
+                | Fused::LatticeGrad { .. }
+                | Fused::Rotations { .. }
+                | Fused::LuFactor
+                | Fused::TriangularInverse { .. },
+                _,
+            ) => {
+                unreachable!("{}: the op passes its operands", f.name())
             }
             (Fused::Fourier { kind, n, scale }, x) => fft::fourier(d, kind, n, scale, &x[0]).map(one),
         }

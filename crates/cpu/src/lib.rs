@@ -14,7 +14,7 @@
 //!
 //! Layers, from the bottom: crate `simd` (instruction sets, vector registers), `runtime` (threads,
 //! memory, output partition), `layout` and `elementwise`, `lazy`, then the op families `reduce`,
-//! `sort`, `pool`, `index`, `gemm`, `conv`, `attention`, `fft`, and on top `backend`.
+//! `sort`, `pool`, `index`, `gemm`, `conv`, `attention`, `fft`, `linalg`, and on top `backend`.
 
 mod attention;
 mod backend;
@@ -25,6 +25,7 @@ mod gemm;
 mod index;
 mod layout;
 mod lazy;
+mod linalg;
 mod machine;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod plan_table;

@@ -190,6 +190,8 @@ impl<D: Driver> Compute for Gpu<D> {
             Fused::RowsAndColumns { .. } => Ok(None),
             // A few launches for each step.
             Fused::Lattice { .. } | Fused::LatticeGrad { .. } | Fused::Fourier { .. } => Ok(None),
+            // A few launches for each round or column.
+            Fused::Rotations { .. } | Fused::LuFactor | Fused::TriangularInverse { .. } => Ok(None),
         }
     }
     fn sort(

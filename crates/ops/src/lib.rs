@@ -9,6 +9,7 @@
 //! * [`op`], [`value`]: the ops that the tape records, and the abstraction over "with tape" and
 //!   "without tape" in which every op and every gradient is written.
 //! * [`random`]: what may be drawn, and the formula of a uniform number.
+//! * [`factor_steps`]: formulas of the steps of factorisations, for fused forms too.
 //! * [`autocast`]: the type in which each op runs in a scope of mixed precision.
 //! * [`recording`]: restrictions on a function whose work is captured.
 //! * [`catalogue`]: the ops. [`args`]: calling them by name.
@@ -21,6 +22,7 @@ pub mod backend;
 pub mod casting;
 pub mod catalogue;
 pub mod door;
+pub mod factor_steps;
 pub mod fold;
 pub mod map;
 pub mod op;

@@ -200,7 +200,7 @@ fn rows(tree: &Tree) -> Vec<Measure> {
             CIRCLES => Some((36, kept)),
             CIRCLES_ACROSS => Some((5, kept)),
             CONSTANTS => Some((155, kept)),
-            CPU_LINES => Some((30_500, sizes)),
+            CPU_LINES => Some((33_000, sizes)),
             KERNEL_LINES => Some((36_500, sizes)),
             _ => None,
         };

@@ -2,6 +2,7 @@
 //! padding.
 
 pub(crate) mod concat;
+pub(crate) mod contiguous;
 pub(crate) mod copy;
 pub(crate) mod kernels;
 mod plan;

@@ -12,11 +12,10 @@ use super::float::{Float, each_float};
 use super::plan::ctc_samples_per_group;
 use super::plan::thresholds::CTC_NS_PER_ELEMENT;
 use crate::CpuDevice;
-use crate::layout::copy;
-use crate::runtime::memory::{PooledData, filled};
+use crate::layout::contiguous::ContiguousView;
+use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, ColumnBlocks, fill_column_blocks};
 use crate::view::View;
-use crate::view::misuse_error;
 use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::map::MapObject;
 use elinvar_simd::compiled::FormulaFloat;
@@ -56,30 +55,6 @@ fn from<C: Float>(x: &[C], at: usize, len: usize) -> OperandSlice<'_, C> {
 /// The formula on contiguous operands, each as long as the results or longer.
 fn apply<C: Float>(isa: Isa, f: &dyn BlockFormula<C>, x: &[OperandSlice<'_, C>], y: &mut [C]) {
     vector_loop::fill(isa, f, x, &mut UninitSlice::over(y));
-}
-
-/// A view's elements, one after the other: in place, or copied.
-struct ContiguousView<'a> {
-    view: &'a View<'a>,
-    copy: Option<PooledData>,
-}
-
-impl<'a> ContiguousView<'a> {
-    fn new(d: &CpuDevice, view: &'a View<'a>) -> Result<Self> {
-        let lies = view.layout.is_contiguous();
-        Ok(ContiguousView {
-            view,
-            copy: if lies { None } else { Some(PooledData::new(copy::to_contiguous(d, view)?)) },
-        })
-    }
-    fn elements<C: Float>(&self, what: &str) -> Result<&[C]> {
-        let (data, first) = match &self.copy {
-            None => (self.view.buffer, self.view.layout.offset()),
-            Some(copy) => (copy.data(), 0),
-        };
-        let all = C::slice(data).ok_or_else(|| misuse_error(what, self.view.dtype))?;
-        Ok(&all[first..][..self.view.shape().numel()])
-    }
 }
 
 /// Sizes: `t` steps of `n` samples of `s` elements.

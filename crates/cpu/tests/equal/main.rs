@@ -9,5 +9,6 @@ mod data;
 #[path = "../../../../lab/conformance/src/equal/dice.rs"]
 mod dice;
 mod index;
+mod linalg;
 mod memory;
 mod update;

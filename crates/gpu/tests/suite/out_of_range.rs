@@ -11,11 +11,11 @@ use elinvar_tensor::Tensor;
 /// memory that is filled with one number.
 fn indices<B: Backend>(d: &B::Device) -> Vec<(&'static str, Tensor<B>)> {
     let of = |v: &[i64]| Tensor::<B>::from_vec(v.to_vec(), &[v.len()], d);
-    let zeros = Tensor::<B>::from_vec(vec![0i64], &[1], d).expand(&[4]).zeros_like();
+    let zeros = Tensor::<B>::from_vec(vec![0i64], &[1], d).expand([4]).zeros_like();
     vec![
         ("concat", Tensor::concat(&[&of(&[0, 1]), &of(&[2, 5])], 0)),
-        ("stack", Tensor::stack(&[&of(&[0, 1]), &of(&[2, 5])], 0).reshape(&[4])),
-        ("pad", of(&[0, 1, 2]).pad(&[0, 1], Mode::Constant(Scalar::Int(5)))),
+        ("stack", Tensor::stack(&[&of(&[0, 1]), &of(&[2, 5])], 0).reshape([4])),
+        ("pad", of(&[0, 1, 2]).pad([0, 1], Mode::Constant(Scalar::Int(5)))),
         ("slice_assign", zeros.slice_assign(2..4, &of(&[2, 5]))),
         ("scatter", zeros.scatter(0, &of(&[3, 2, 1]), &of(&[5, 2, 1]))),
         ("scatter_add", zeros.scatter_add(0, &of(&[3, 2, 1, 3]), &of(&[4, 2, 1, 1]))),

@@ -152,6 +152,53 @@ pub enum Fused<'a> {
         /// What results are multiplied by.
         scale: f64,
     },
+    /// Rounds of one-sided Jacobi rotations of the rows of x [b, n, w], of f32 or f64.
+    ///
+    /// Round i takes the pairs of neighbouring rows from row i % 2 on; a row without a neighbour
+    /// stays. Of the first r elements of a pair (x, y) the sums of x x, y y and x y, products
+    /// rounded, in the order of a fold ([`elinvar_core::order`]) give the tangent, its cosine and
+    /// sine; then x becomes `rotated(x, y, cos, sin)`, and y `rotated(y, x, cos, -sin)`: formulas
+    /// of [`crate::factor_steps::rotation`], element by element. So a rotation exchanges the rows.
+    ///
+    /// Operand: x. Result: [b, n, w].
+    Rotations {
+        /// Elements of a row that are made orthogonal, at most w.
+        r: usize,
+        /// How many rounds.
+        rounds: usize,
+    },
+    /// LU factors with partial pivoting of x [b, m, n], of f32 or f64, of at most 64 columns.
+    ///
+    /// Up to 8 columns are taken one after the other: the pivot is the element of largest magnitude
+    /// as [`ArgFold::Max`] finds it; its row is exchanged with the first one that is left; then
+    /// come the formulas of [`crate::factor_steps::elimination`], of the column and of all after
+    /// it. More columns are split: the first h are m if n > m, else n / 2 rounded up to a multiple
+    /// of 8. Their factors exchange whole rows; then the first h rows of the rest are the product
+    /// of L^-1 and themselves, and the rows below are themselves less the product of L and those,
+    /// which are factored in turn. Products are contractions ([`elinvar_core::order`]), of the
+    /// zeros of L^-1 too.
+    ///
+    /// L^-1 is that of [`Fused::TriangularInverse`].
+    ///
+    /// Operand: x. Results: L below the diagonal and U on and above it, [b, m, n]; of each row of
+    /// L U the row of x that it is, i64 [b, m]; with which row each of the first min(m, n) was
+    /// exchanged, counted from it, i64.
+    LuFactor,
+    /// Inverses of lower triangular matrices x [b, n, n], of f32 or f64, of at most 64 rows. What
+    /// is above the diagonal is not read.
+    ///
+    /// Diagonal blocks of 8 are inverted by substitution: row k of I, or of what is left of it, is
+    /// taken from those below it (`substituted` of [`crate::factor_steps::elimination`]), and at
+    /// the end divided by the diagonal. Blocks of s are joined to blocks of 2 s, up to a size of 8,
+    /// 16, 32 or 64 with ones beyond n on the diagonal: below are -(D' (C A')), of the inverses A'
+    /// and D' and the block C of x, products being contractions ([`elinvar_core::order`]) of whole
+    /// blocks.
+    ///
+    /// Operand: x. Result: [b, n, n], with 0 above the diagonal blocks.
+    TriangularInverse {
+        /// Is the diagonal taken for ones? Then nothing is divided.
+        unit: bool,
+    },
 }
 
 /// Between which numbers a Fourier transform is.
@@ -173,6 +220,9 @@ impl Fused<'_> {
             Fused::Lattice { .. } => "lattice",
             Fused::LatticeGrad { .. } => "lattice_grad",
             Fused::Fourier { .. } => "fourier",
+            Fused::Rotations { .. } => "rotations",
+            Fused::LuFactor => "lu_factor",
+            Fused::TriangularInverse { .. } => "triangular_inverse",
         }
     }
 }

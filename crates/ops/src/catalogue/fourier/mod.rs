@@ -10,7 +10,6 @@
 
 mod bluestein;
 pub(super) mod complex;
-mod host;
 pub(super) mod lines;
 pub mod plan;
 pub(super) mod real;

@@ -1,7 +1,6 @@
 //! Cosines and sines, computed on the host in f64 by the functions of `elinvar-lane`, so that all
 //! machines have the same, and kept for the next transform of the same length.
 
-use super::host;
 use super::plan::{Plan, plan};
 use crate::lane::Lane;
 use std::collections::HashMap;
@@ -208,7 +207,7 @@ fn chirp_spectrum(n: usize, m: usize) -> [Vec<f64>; 2] {
     let part =
         |c: usize| (0..m).map(|j| j.min(m - j)).map(|j| if j < n { chirp(j, n)[c] } else { 0.0 }).collect();
     let (mut re, mut im) = (part(0), part(1));
-    host::transform(&mut re, &mut im, &levels);
+    transform(&mut re, &mut im, &levels);
     [re, im].map(|v| v.iter().map(|x| x / m as f64).collect())
 }
 
@@ -216,6 +215,44 @@ fn chirp_spectrum(n: usize, m: usize) -> [Vec<f64>; 2] {
 fn matrix(rows: [usize; 2], columns: [usize; 2], f: impl Fn([usize; 2], [usize; 2]) -> f64) -> Vec<f64> {
     let pairs = |n: [usize; 2]| (0..n[0]).flat_map(move |a| (0..n[1]).map(move |b| [a, b]));
     pairs(rows).flat_map(|r| pairs(columns).map(move |c| (r, c))).map(|(r, c)| f(r, c)).collect()
+}
+
+/// The transform of (re, im), whose length has the levels `levels`: the arithmetic of
+/// [`Fused::Fourier`](crate::backend::Fused::Fourier) in f64.
+fn transform(re: &mut Vec<f64>, im: &mut Vec<f64>, levels: &[usize]) {
+    let (n, mut l) = (re.len(), 1);
+    for &r in levels {
+        let m = n / (r * l);
+        let matrix = Table::Planes { n: r }.numbers();
+        let (cos, sin) =
+            (Table::TwiddleCos { radix: r, l }.numbers(), Table::TwiddleSin { radix: r, l }.numbers());
+        let (mut to_re, mut to_im) = (vec![0.0; n], vec![0.0; n]);
+        let mut terms = vec![0.0; 2 * r];
+        for j in 0..m {
+            for k in 0..l {
+                for t in 0..r {
+                    let (at, w) = ((j + m * t) * l + k, t * l + k);
+                    let (a, b) = (re[at], im[at]);
+                    let turned = [b.mul_add(sin[w], a * cos[w]), a.mul_add(sin[r * l + w], b * cos[w])];
+                    [terms[t], terms[r + t]] = if l > 1 { turned } else { [a, b] };
+                }
+                for q in 0..r {
+                    let at = (j * r + q) * l + k;
+                    let part = |c: usize| {
+                        if r == 2 {
+                            let sign = if q == 0 { 1.0 } else { -1.0 };
+                            return terms[2 * c + 1].mul_add(sign, terms[2 * c]);
+                        }
+                        let row = &matrix[(c * r + q) * 2 * r..][..2 * r];
+                        row.iter().zip(&terms).fold(0.0, |sum: f64, (w, x)| w.mul_add(*x, sum))
+                    };
+                    (to_re[at], to_im[at]) = (part(0), part(1));
+                }
+            }
+        }
+        (*re, *im) = (to_re, to_im);
+        l *= r;
+    }
 }
 
 #[cfg(test)]

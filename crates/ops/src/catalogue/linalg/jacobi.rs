@@ -5,11 +5,13 @@
 //! ordering; it is equivalent to the cyclic one, for which convergence is proved: Luk and Park
 //! 1989). Sweeps are a fixed number, as nothing reads whether they are still needed: convergence is
 //! quadratic at the end, and before that the number grows as the logarithm of the size (Brent and
-//! Luk 1985). Pairs that are orthogonal to rounding are left alone, so more sweeps change nothing.
+//! Luk 1985). Pairs that are orthogonal to rounding are left alone, so more sweeps change nothing
+//! (but the order of rows, and signs of zeros).
 
 use super::product;
 use crate::array;
 use crate::catalogue::{abs, argmax, concat, flip, fma, gather, mul, narrow, reshape};
+use crate::factor_steps::rotation;
 use crate::prelude::*;
 use crate::rows::{STATS, stands_in};
 
@@ -42,18 +44,7 @@ impl Rows<2> for Pair {
 }
 compile_rows! { 2 Pair; }
 
-/// The tangent of the angle by which rows with these squares and product become orthogonal; 0 if
-/// they are, to rounding.
-#[inline(always)]
-fn tangent<L: Lane>([a, b, c]: [L; 3]) -> L {
-    let one = L::lit(1.0);
-    let eps = if L::bits() == 64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
-    let zeta = (b - a) / (c + c);
-    let t = one.copysign(zeta) / (zeta.abs() + zeta.fma(zeta, one).sqrt());
-    L::select(c.abs().le(L::lit(eps) * (a.sqrt() * b.sqrt())), L::lit(0.0), t)
-}
-
-/// Its cosine where `side` is 0, else its sine times `side`.
+/// Its angle's cosine where `side` is 0, else the sine times `side`.
 #[derive(Clone, Copy, Debug)]
 struct Angle;
 
@@ -61,9 +52,8 @@ impl Map<4> for Angle {
     const NAME: &'static str = "jacobi_angle";
     #[inline(always)]
     fn lane<L: Lane>(&self, [a, b, c, side]: [L; 4]) -> L {
-        let (t, one) = (tangent([a, b, c]), L::lit(1.0));
-        let root = t.fma(t, one).sqrt();
-        L::select(side.eq(L::lit(0.0)), one / root, side * (t / root))
+        let t = rotation::tangent([a, b, c]);
+        L::select(side.eq(L::lit(0.0)), rotation::cosine(t), side * rotation::sine(t))
     }
 }
 compile_map! { 4 Angle; }
@@ -76,7 +66,7 @@ impl Map<4> for Rotate {
     const NAME: &'static str = "jacobi_rotate";
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, other, cos, sin]: [L; 4]) -> L {
-        other.fma(cos, x * sin)
+        rotation::rotated(x, other, cos, sin)
     }
 }
 compile_map! { 4 Rotate; }
@@ -94,9 +84,13 @@ fn sweeps(n: usize, dtype: DType) -> usize {
 /// The rows of x [b, n, w], turned until their first r elements are orthogonal, in some order.
 pub(super) fn orthogonal<B: Backend>(x: &Array<B>, r: usize) -> Result<Array<B>> {
     let n = x.shape()[1];
+    let rounds = n * sweeps(n, x.dtype());
+    if let Some(y) = super::fused_one(x.device(), &Fused::Rotations { r, rounds }, &[x], x.shape())? {
+        return Ok(y);
+    }
     let sides = Array::from_f64s(x.device(), vec![0.0, 1.0, -1.0], &[3, 1], x.dtype())?;
     let mut x = x.clone();
-    for round in 0..n * sweeps(n, x.dtype()) {
+    for round in 0..rounds {
         x = turn(&x, r, round % 2, &sides)?;
     }
     Ok(x)

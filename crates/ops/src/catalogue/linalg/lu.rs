@@ -10,8 +10,14 @@ use crate::array;
 use crate::catalogue::{
     abs, add, argmax, argsort, concat, eq, gather, narrow, neg, reshape, sub, tril, triu, view,
 };
+use crate::factor_steps::elimination;
 use crate::prelude::*;
 use crate::value::cast;
+use std::ops::Range;
+
+/// Columns that are asked for in one pass: a block of a triangular system at most, whose inverse is
+/// that of one matrix.
+const FUSED_COLUMNS: usize = triangular::BLOCK;
 
 /// Factors of the rows below a pivot: operands are the pivot's column, its element in row 0, the
 /// pivot, and 1 in the row that row 0 is exchanged with.
@@ -24,7 +30,7 @@ impl Map<4> for Factor {
     fn lane<L: Lane>(&self, [x, first, pivot, exchanged]: [L; 4]) -> L {
         let zero = L::lit(0.0);
         let x = L::select(exchanged.eq(zero), x, first);
-        L::select(pivot.eq(zero) & x.eq(zero), zero, x / pivot)
+        elimination::factor(x, pivot)
     }
 }
 compile_map! { 4 Factor; }
@@ -41,7 +47,7 @@ impl Map<6> for Eliminate {
     fn lane<L: Lane>(&self, [x, first, u, l, exchanged, at]: [L; 6]) -> L {
         let zero = L::lit(0.0);
         let x = L::select(exchanged.eq(zero), x, first);
-        L::select(at.lt(zero), x, L::select(at.eq(zero), l, (-l).fma(u, x)))
+        L::select(at.lt(zero), x, L::select(at.eq(zero), l, elimination::eliminated(x, l, u)))
     }
 }
 compile_map! { 6 Eliminate; }
@@ -52,9 +58,8 @@ pub(super) struct Factors<B: Backend> {
     pub lu: Array<B>,
     /// Row i of L U is row `order[i]` of the operand: [b, m].
     pub order: Array<B>,
-    /// With which row each one was exchanged, in turn: [b, 1] each, counted from the number beside
-    /// it.
-    pivots: Vec<(Array<B>, usize)>,
+    /// With which row each of some rows was exchanged, in turn: [b, rows], counted from the row.
+    pivots: Vec<(Array<B>, Range<usize>)>,
 }
 
 /// Rows of [b, m, n] in the order [b, k].
@@ -70,9 +75,27 @@ fn places<V: Value>(x: &V, from: usize, len: usize) -> Result<V> {
     narrow(x, 1, from as isize, len)
 }
 
+/// The factors of few columns, if the backend has them in one pass.
+fn fused<B: Backend>(a: &Array<B>) -> Result<Option<Factors<B>>> {
+    let &[b, m, n] = &a.shape()[..] else { unreachable!("matrices") };
+    let Some(all) = B::fused(a.device(), &Fused::LuFactor, &[a.view()])? else { return Ok(None) };
+    let [lu, order, pivots] = all.try_into().unwrap_or_else(|_| panic!("lu_factor has three results"));
+    let k = m.min(n);
+    Ok(Some(Factors {
+        lu: Array::placed(a.device(), lu, a.shape().clone(), a.dtype()),
+        order: Array::placed(a.device(), order, Shape::new(&[b, m])?, DType::I64),
+        pivots: vec![(Array::placed(a.device(), pivots, Shape::new(&[b, k])?, DType::I64), 0..k)],
+    }))
+}
+
 /// The factors with partial pivoting.
 pub(super) fn factor<B: Backend>(a: &Array<B>) -> Result<Factors<B>> {
     let &[_, m, n] = &a.shape()[..] else { unreachable!("matrices") };
+    if n <= FUSED_COLUMNS
+        && let Some(all) = fused(a)?
+    {
+        return Ok(all);
+    }
     if n <= LEAF {
         return small(a);
     }
@@ -92,7 +115,7 @@ pub(super) fn factor<B: Backend>(a: &Array<B>) -> Result<Factors<B>> {
     let last = gather(&places(&left.order, h, m - h)?, 1, &rest.order)?;
     let order = concat(&[&places(&left.order, 0, h)?, &last], 1)?;
     let mut pivots = left.pivots;
-    pivots.extend(rest.pivots.into_iter().map(|(p, from)| (p, from + h)));
+    pivots.extend(rest.pivots.into_iter().map(|(p, rows)| (p, rows.start + h..rows.end + h)));
     Ok(Factors { lu, order, pivots })
 }
 
@@ -112,7 +135,7 @@ fn small<B: Backend>(a: &Array<B>) -> Result<Factors<B>> {
         let p = argmax(&abs(&reshape::to_shape(&column, &Shape::new(&[b, left])?)?)?, Some(1), true)?;
         let place = reshape::to_shape(&p, &Shape::new(&[b, 1, 1])?)?;
         let own = gather(&x, 2, &crate::catalogue::expand(&place, &Shape::new(&[b, n, 1])?)?)?;
-        pivots.push((p, k));
+        pivots.push((p, k..k + 1));
         if left > 1 {
             let exchanged = cast(&eq(&narrow(&counted, 0, 1, left - 1)?, &place)?, a.dtype())?;
             let at = narrow(&at, 0, (n - k) as isize, n)?;
@@ -177,8 +200,8 @@ impl<B: Backend> Factors<B> {
     /// The exchanges as LAPACK counts them, from 1, of i32: [b, min(m, n)].
     fn pivots(&self) -> Result<Array<B>> {
         let all = concat(&self.pivots.iter().map(|(p, _)| p).collect::<Vec<_>>(), 1)?;
-        let from = self.pivots.iter().map(|(_, from)| *from as i64 + 1);
-        let from: Array<B> = view::numbers(&all, self.pivots.len(), from)?;
+        let from = self.pivots.iter().flat_map(|(_, rows)| rows.clone()).map(|row| row as i64 + 1);
+        let from: Array<B> = view::numbers(&all, all.shape()[1], from)?;
         add(&all, &from)?.cast(DType::I32)
     }
 }

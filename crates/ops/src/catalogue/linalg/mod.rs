@@ -3,7 +3,8 @@
 //! Every factorisation splits its matrices into halves until few columns are left, which it takes
 //! one after the other, for all matrices of a batch at once; what is left are products. So they
 //! have the bits of products, maps, folds and gathers, on every backend, and read nothing back: a
-//! singular matrix gives NaN or infinities where PyTorch raises.
+//! singular matrix gives NaN or infinities where PyTorch raises. Where steps are many and small, a
+//! backend is asked for the whole first ([`Fused`]); what it gives has the same bits.
 //!
 //! Operands are [b, m, n], of f32 or f64. A step on a part of a matrix makes a new, smaller tensor;
 //! the rows or columns that are done stay where they were, and are assembled at the end.
@@ -171,6 +172,19 @@ pub(super) fn numbers<V: Value>(like: &V, shape: &[usize]) -> Result<V> {
     let n: usize = shape.iter().product();
     let all = (0..n).map(|i| i as f64).collect();
     Ok(V::from_array(Array::from_f64s(like.device(), all, shape, like.dtype())?))
+}
+
+/// The one result of fused work, like its first operand, if the backend has it.
+pub(super) fn fused_one<B: Backend>(
+    device: &B::Device,
+    work: &Fused<'_>,
+    x: &[&Array<B>],
+    shape: &Shape,
+) -> Result<Option<Array<B>>> {
+    let views: Vec<_> = x.iter().map(|x| x.view()).collect();
+    let Some(all) = B::fused(device, work, &views)? else { return Ok(None) };
+    let [y] = all.try_into().unwrap_or_else(|_| panic!("{} has one result", work.name()));
+    Ok(Some(Array::placed(device, y, shape.clone(), x[0].dtype())))
 }
 
 /// Checks that operands are of one dtype and device.

@@ -4,15 +4,16 @@
 //! their halves, which are inverted as one batch. Systems are solved by blocks of [`BLOCK`] rows,
 //! whose inverses are made together too, so that all else is products.
 
-use super::{LEAF, assembled, block, eye, product, rows_of, turned};
+use super::{LEAF, assembled, block, eye, fused_one, product, rows_of, turned};
 use crate::array;
 use crate::catalogue::{concat, diagonal, div::div, neg, sub, transpose, unsqueeze};
 use crate::catalogue::{tril, triu};
+use crate::factor_steps::elimination;
 use crate::prelude::*;
 use std::ops::Range;
 
 /// Rows of a system that are solved by a product with the inverse of a block.
-const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 64;
 
 /// x - l (r / p): a row that is done is subtracted from those below.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +23,7 @@ impl Map<4> for Substitute {
     const NAME: &'static str = "substitute";
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, l, r, p]: [L; 4]) -> L {
-        (-l).fma(r / p, x)
+        elimination::substituted(x, l, r, p)
     }
 }
 compile_map! { 4 Substitute; }
@@ -31,6 +32,11 @@ compile_map! { 4 Substitute; }
 /// without the diagonal, which is ones, if `unit`.
 pub(super) fn inverse<B: Backend>(l: &Array<B>, unit: bool) -> Result<Array<B>> {
     let n = l.shape()[1];
+    if n <= BLOCK
+        && let Some(y) = fused_one(l.device(), &Fused::TriangularInverse { unit }, &[l], l.shape())?
+    {
+        return Ok(y);
+    }
     if n <= LEAF {
         return small_inverse(l, unit);
     }
