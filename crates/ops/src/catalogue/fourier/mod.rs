@@ -3,7 +3,7 @@
 //!
 //! There is no complex dtype: complex numbers are pairs (re, im) along a last axis of two
 //! (ADR 29). The arithmetic, which all backends share, is that of
-//! [`Fused::Fourier`](crate::backend::Fused::Fourier): a level for each prime factor of the length
+//! [`Fused::Fourier`]: a level for each prime factor of the length
 //! (Cooley and Tukey 1965), of twos as sums and differences, of other primes as a product with a
 //! matrix of cosines and sines; lengths with a larger prime factor are convolutions (Bluestein
 //! 1970). A backend that has no such kernel runs it as maps and products.
