@@ -148,12 +148,6 @@ impl Compute for Cpu {
         Ok(y?.map(CpuBuffer::new))
     }
     fn fused(d: &CpuDevice, f: &Fused<'_>, x: &[BackendView<'_>]) -> Result<Option<FusedResults<Self>>> {
-        // In WebAssembly's registers of two numbers, the kernels of factorisations do not run yet.
-        if cfg!(target_arch = "wasm32")
-            && matches!(f, Fused::Rotations { .. } | Fused::LuFactor | Fused::TriangularInverse { .. })
-        {
-            return Ok(None);
-        }
         if !d.isa().has_fma() {
             return Ok(None);
         }

@@ -31,7 +31,6 @@ use elinvar_gpu_kernels::pool;
 use elinvar_kernel::ir::Elem;
 use elinvar_ops::backend::*;
 use elinvar_ops::fold::Folding;
-use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMapObject, MapObject};
 use elinvar_ops::rows::RowObject;
 use elinvar_ops::update::UpdateObject;
@@ -71,13 +70,10 @@ pub(crate) fn one<D: Driver>(
     Ok(y)
 }
 
-/// Memory of its own that holds one number everywhere.
+/// Memory of its own that holds one number everywhere. Nothing is said of its range: it may be the
+/// start of something else.
 fn filled<D: Driver>(d: &GpuDevice<D>, value: Scalar, dtype: DType, len: usize) -> Result<GpuBuffer<D>> {
-    let range = match value {
-        Scalar::Int(v) => IntRange::lit(v).known(dtype),
-        Scalar::Float(_) | Scalar::Bool(_) => None,
-    };
-    Ok(one(d, fill::fill(value, dtype, len), &[], dtype, len)?.within(range))
+    one(d, fill::fill(value, dtype, len), &[], dtype, len)
 }
 
 /// Runs launches that follow one another; gives their results.
@@ -88,13 +84,7 @@ pub(crate) fn steps<D: Driver, const R: usize>(
 ) -> Result<[GpuBuffer<D>; R]> {
     let uninit = |r: &BufferSpec| -> Result<GpuBuffer<D>> {
         let dtype = memory_of(r.elem);
-        let y = if r.zero {
-            filled(d, Scalar::Int(0), dtype, r.len)?
-        } else {
-            GpuBuffer::uninit(d, dtype, r.len)?
-        };
-        // Launches change what it is filled with.
-        Ok(y.within(None))
+        if r.zero { filled(d, Scalar::Int(0), dtype, r.len) } else { GpuBuffer::uninit(d, dtype, r.len) }
     };
     let results = all.results.iter().map(uninit).collect::<Result<Vec<_>>>()?;
     let scratch = all.scratch.iter().map(uninit).collect::<Result<Vec<_>>>()?;

@@ -4,7 +4,7 @@
 //! range without asking the device for them. Where the range is lost it is [`IntRange::ANY`]: then
 //! the device is asked.
 
-use elinvar_core::DType;
+use elinvar_core::{DType, Scalar};
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Mask;
 use std::cmp::{max, min};
@@ -29,6 +29,13 @@ impl IntRange {
             (DType::I64, Some([low, high])) => IntRange(low, high),
             // Narrower integers wrap where these do not.
             _ => IntRange::ANY,
+        }
+    }
+    /// What is known of a number.
+    pub fn of_number(v: Scalar) -> IntRange {
+        match v {
+            Scalar::Int(v) => IntRange(v, v),
+            Scalar::Float(_) | Scalar::Bool(_) => IntRange::ANY,
         }
     }
     /// What is known of a result.

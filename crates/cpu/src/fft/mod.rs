@@ -7,10 +7,11 @@ mod plan;
 mod tables;
 
 use crate::CpuDevice;
+use crate::reduce::float::each_float;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::scratch::scratch;
 use crate::view::{View, misuse_error};
-use elinvar_core::{DType, HostData, Result, storage};
+use elinvar_core::{HostData, Result};
 use elinvar_ops::backend::FourierKind;
 use elinvar_simd::vector::{dispatch_vectors, lanes};
 use kernels::job::{Job, Source};
@@ -27,13 +28,7 @@ pub(crate) fn fourier(
     scale: f64,
     x: &View<'_>,
 ) -> Result<HostData> {
-    match x.dtype {
-        DType::F32 => transform::<f32>(d, kind, n, scale, x),
-        DType::F64 => transform::<f64>(d, kind, n, scale, x),
-        storage!(DType) | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
-            Err(misuse_error("a Fourier transform", x.dtype))
-        }
-    }
+    each_float!("a Fourier transform", x.dtype, C => transform::<C>(d, kind, n, scale, x))
 }
 
 fn transform<T: Planned>(

@@ -61,7 +61,7 @@ impl<D: Driver> Memory for Gpu<D> {
         Ok(false)
     }
     fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<Self::Buffer> {
-        let make = || filled(d, value, dtype, len);
+        let make = || Ok(filled(d, value, dtype, len)?.within(IntRange::of_number(value).known(dtype)));
         if len == 1 { d.number(value, dtype, make) } else { make() }
     }
     fn copy(d: &Self::Device, x: GpuView<'_, D>) -> Result<Self::Buffer> {
@@ -85,10 +85,10 @@ impl<D: Driver> Memory for Gpu<D> {
             [(_, to)] if covered == len && to.is_contiguous() => GpuBuffer::uninit(d, dtype, len)?,
             _ => filled(d, fill, dtype, len)?,
         };
-        let range = |b: &GpuBuffer<D>| IntRange::of(dtype, b.node.range);
-        let gap = (covered < len).then(|| range(&y));
-        let all = parts.iter().map(|(v, _)| range(v.buffer)).chain(gap).reduce(IntRange::or);
-        let y = y.within(all.and_then(|all| all.known(dtype)));
+        let gap = (covered < len).then(|| IntRange::of_number(fill));
+        let parts_ranges = parts.iter().map(|(v, _)| IntRange::of(dtype, v.buffer.node.range));
+        let range = parts_ranges.chain(gap).reduce(IntRange::or).and_then(|all| all.known(dtype));
+        let y = y.within(range);
         for (part, to) in parts {
             if let Some(work) = copy::copy_into(part.layout, dtype, to) {
                 d.run(&work, &[part.buffer.part()?, y.part()?])?;

@@ -198,7 +198,8 @@ unsafe fn folded<C: Float, V: GatherVector<T = C>, const K: usize>(rows: [&[[C; 
             8 => all_of_8::<V, K>(rows, 0),
             16 => all_of_16::<V, K>(rows, 0),
             32 => all_of_32::<V, K>(rows, 0),
-            _ => unreachable!("registers of 4 to 16 lanes"),
+            64 => all_of_64::<V, K>(rows, 0),
+            _ => unreachable!("registers of 2 to 16 lanes"),
         }
     }
 }
@@ -228,6 +229,7 @@ macro_rules! level {
     )*};
 }
 level! {
+    all_of_64 all_of_32 64;
     all_of_32 all_of_16 32;
     all_of_16 all_of_8 16;
     all_of_8 all_of_4 8;
