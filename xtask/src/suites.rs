@@ -65,8 +65,13 @@ fn programs() -> Result<Vec<(String, Command)>, String> {
         let package = manifest.parent().ok_or_else(|| format!("{} has no directory", manifest.display()))?;
         let size = program.metadata().map_err(|e| format!("{}: {e}", program.display()))?.len();
         let mut command = Command::new(program);
-        // As Cargo runs it.
-        command.current_dir(package).env("CARGO_MANIFEST_DIR", package).envs([vulkan::UNOPTIMIZED]);
+        // As Cargo runs it, but for its threads: several programs run at once, and threads of the
+        // library that wait for one another would keep the cores from those that work.
+        command
+            .current_dir(package)
+            .env("CARGO_MANIFEST_DIR", package)
+            .env("RUST_TEST_THREADS", "1")
+            .envs([vulkan::UNOPTIMIZED]);
         let package = package.file_name().unwrap_or_default().display().to_string();
         all.push((size, (format!("tests of {package}, {}", target.name), command)));
     }

@@ -23,12 +23,26 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Is it kept by this ratio?
+    /// Is it kept by this ratio, as it is printed: to a hundredth? Two measurements of one and the
+    /// same work differ by less only by chance.
     pub fn holds(self, ratio: f64) -> bool {
+        let printed = (ratio * 100.0).round() / 100.0;
         match self {
-            Bound::Least(least) => ratio >= least,
-            Bound::Most(most) => ratio <= most,
+            Bound::Least(least) => printed >= least,
+            Bound::Most(most) => printed <= most,
         }
+    }
+
+    /// The ratio of a measurement, which is made again, twice at most, if it does not keep the
+    /// bound: other work on the machine spoils one measurement, a slower path spoils all of them.
+    fn judge(self, mut measurement: impl FnMut() -> Result<f64>) -> Result<Outcome> {
+        let mut ratio = measurement()?;
+        for _ in 0..2 {
+            if !self.holds(ratio) {
+                ratio = measurement()?;
+            }
+        }
+        Ok(Outcome::Ratio(ratio))
     }
 }
 
@@ -115,25 +129,32 @@ pub fn gates(seconds: f64) -> Result<Vec<Gate>> {
         let other = one_card.clone().and_then(|()| vulkan.clone());
         all.push(compared(VULKAN, Bound::Least(0.5), &row, (&other, &cuda), seconds)?);
     }
-    // Both steps are one device's: software will do, too. The processor makes the plain step, and
-    // what is left is the noise of two measurements; that a recording could save nothing is told by
-    // the next gate.
-    for (name, most) in [("cuda:0", 1.0), ("vulkan:0", 1.0), ("cpu", 1.05)] {
-        let outcome = match Device::parse(name) {
-            Ok(device) => Outcome::Ratio(captured(&device, &MLP_SIZES, MLP_BATCH, seconds)?),
+    // Both steps are one device's: software will do, too.
+    for name in ["cuda:0", "vulkan:0", "cpu"] {
+        let device = Device::parse(name);
+        let (bound, workload) = (most_of_captured(&device), format!("mlp on {name}"));
+        let outcome = match device {
+            Ok(device) => bound.judge(|| captured(&device, &MLP_SIZES, MLP_BATCH, seconds))?,
             Err(why) => Outcome::NotJudged(why.message().to_string()),
         };
-        let workload = format!("mlp on {name}");
-        all.push(Gate { name: CAPTURED, workload, bound: Bound::Most(most), outcome });
+        all.push(Gate { name: CAPTURED, workload, bound, outcome });
     }
     for model in [Model::Mlp, Model::Cnn, Model::Gpt] {
-        let (outcome, workload) = (Outcome::Ratio(host(model, seconds)?), format!("{} on cpu", model.word()));
-        all.push(Gate { name: HOST, workload, bound: Bound::Most(0.05), outcome });
+        let (bound, workload) = (Bound::Most(0.05), format!("{} on cpu", model.word()));
+        all.push(Gate { name: HOST, workload, bound, outcome: bound.judge(|| host(model, seconds))? });
     }
-    let price = row("train_mlp", "784-512-512-10_b128").price_of_profile(&Device::cpu(), seconds)?;
-    let outcome = Outcome::Ratio(price.on / price.off);
-    all.push(Gate { name: PROFILED, workload: "mlp on cpu".into(), bound: Bound::Most(1.05), outcome });
+    let (bound, mlp) = (Bound::Most(1.05), row("train_mlp", "784-512-512-10_b128"));
+    let price = || mlp.price_of_profile(&Device::cpu(), seconds).map(|price| price.on / price.off);
+    all.push(Gate { name: PROFILED, workload: "mlp on cpu".into(), bound, outcome: bound.judge(price)? });
     Ok(all)
+}
+
+/// What a captured step may take of the plain one. Where the processor makes the kernels' work as
+/// well, that is nearly all of both, and what is left is the noise of two measurements; that a
+/// recording could save nothing there is told by the steps of the smallest sizes.
+fn most_of_captured(device: &Result<Device>) -> Bound {
+    let is_card = device.as_ref().is_ok_and(|d| card(Ok(d.clone())).is_ok());
+    Bound::Most(if is_card { 1.0 } else { 1.05 })
 }
 
 /// The row of a workload and a shape, of f32.
@@ -167,7 +188,7 @@ fn card(device: Result<Device>) -> Judged {
     let kind = match &device {
         Device::Cuda(d) => d.info().map(|i| i.kind),
         Device::Vulkan(d) => d.info().map(|i| i.kind),
-        _ => unreachable!("only these are asked for"),
+        _ => return Err(format!("{device} is no card")),
     };
     match kind {
         Ok(elinvar_driver::Kind::Software) => Err(format!("{device} is software, and no card")),
@@ -203,8 +224,8 @@ fn compared(
         (Err(why), _) | (_, Err(why)) => return Ok(gate(Outcome::NotJudged(why.clone()))),
     };
     let (mut first, mut second) = (row.task(Variant::Ours, fast)?, row.task(Variant::Ours, slow)?);
-    let ratio = row.run(|| in_turns(&mut second, &mut first, seconds))?;
-    Ok(gate(Outcome::Ratio(ratio)))
+    let outcome = bound.judge(|| row.run(|| in_turns(&mut second, &mut first, seconds)))?;
+    Ok(gate(outcome))
 }
 
 /// The time of the first work as a multiple of that of the second one: of each the best of two
@@ -272,7 +293,7 @@ mod tests {
         for (bound, ratio, failed) in [
             (Bound::Least(2.0), 2.0, false),
             (Bound::Least(2.0), 1.99, true),
-            (Bound::Most(1.0), 1.0, false),
+            (Bound::Most(1.0), 1.004, false),
             (Bound::Most(1.0), 1.01, true),
             (Bound::Least(2.0), f64::NAN, true),
             (Bound::Most(1.0), f64::NAN, true),
@@ -280,6 +301,17 @@ mod tests {
             assert_eq!(gate(bound, Outcome::Ratio(ratio)).has_failed(), failed, "{bound} {ratio}");
         }
         assert!(!gate(Bound::Least(2.0), Outcome::NotJudged("no card".into())).has_failed());
+    }
+
+    #[test]
+    fn what_does_not_keep_its_bound_is_measured_three_times() {
+        for (ratios, outcome) in
+            [([0.9, 2.0, 2.0], 0.9), ([2.0, 0.9, 2.0], 0.9), ([2.0, 2.0, 0.9], 0.9), ([2.0, 3.0, 4.0], 4.0)]
+        {
+            let mut all = ratios.into_iter();
+            let judged = Bound::Most(1.0).judge(|| Ok(all.next().expect("three measurements"))).unwrap();
+            assert_eq!(judged, Outcome::Ratio(outcome));
+        }
     }
 
     #[test]

@@ -14,8 +14,9 @@ pub(super) fn f64(a: f64, b: f64, c: f64) -> f64 {
     a.mul_add(b, c)
 }
 
+/// Not inlined: formulas have many of them, and what it computes takes longer than the call.
 #[cfg(all(target_arch = "wasm32", not(target_feature = "relaxed-simd")))]
-#[inline(always)]
+#[inline(never)]
 pub(super) fn f32(a: f32, b: f32, c: f32) -> f32 {
     from_f64(a, b, c)
 }
