@@ -53,7 +53,7 @@ fn make(Vendor { name, device }: Vendor) -> Result<String, String> {
         Err(Outcome::Failed(why) | Outcome::Skipped(why)) => return Err(why),
         Err(Outcome::Passed) => unreachable!("a directory that was found is given"),
     };
-    let built = program::built()?;
+    let built = program::built_to_measure()?;
     let all = crate::python::target()?.join("bundle");
     let dir = all.join(name);
     if dir.exists() {

@@ -8,16 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Builds all of them. In one command: separately, each would be built with other features, and
-/// shared dependencies several times. What only measures is not optimised: here it checks, and that
-/// would take the compiler longer than anything it runs.
-pub const BUILD: [&str; 14] = [
+/// In one command: separately, each would be built with other features, and shared dependencies
+/// several times.
+const BUILD: [&str; 10] = [
     "build",
     "--release",
-    "--config",
-    "profile.release.package.elinvar-bench.opt-level=0",
-    "--config",
-    "profile.release.package.elinvar-lab.opt-level=0",
     "--package",
     "elinvar-cli",
     "--package",
@@ -27,6 +22,21 @@ pub const BUILD: [&str; 14] = [
     "--package",
     "elinvar-emulated-hip",
 ];
+/// What only measures is not optimised for checks: it would take the compiler longer than anything
+/// that runs in them.
+const TO_CHECK: [&str; 4] = [
+    "--config",
+    "profile.release.package.elinvar-bench.opt-level=0",
+    "--config",
+    "profile.release.package.elinvar-lab.opt-level=0",
+];
+
+/// The command that builds all of them, for checks.
+pub fn build() -> Command {
+    let mut command = cargo(&BUILD);
+    command.args(TO_CHECK);
+    command
+}
 
 /// The program that users run.
 pub fn elinvar() -> Result<Command, String> {
@@ -57,21 +67,27 @@ fn program(name: &str) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The directory with everything that [`BUILD`] builds. If the build fails, no older program is
+/// The directory with everything that [`build`] builds. If the build fails, no older program is
 /// run.
 pub fn built() -> Result<&'static Path, String> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let build = || {
-        let status = cargo(&BUILD).status().map_err(|e| format!("cargo did not start: {e}"))?;
-        if !status.success() {
-            return Err(format!("the programs could not be built ({status}); what cargo says is above"));
-        }
-        Ok(python::target()?.join("release"))
-    };
-    BUILT.get_or_init(build).as_deref().map_err(Clone::clone)
+    BUILT.get_or_init(|| directory_of(&mut build())).as_deref().map_err(Clone::clone)
 }
 
-/// The command line is the same without the feature `tokenizers`, which [`BUILD`] leaves out; what
+/// The directory with the same programs, as users build them: also what measures is optimised.
+pub fn built_to_measure() -> Result<PathBuf, String> {
+    directory_of(&mut cargo(&BUILD))
+}
+
+fn directory_of(build: &mut Command) -> Result<PathBuf, String> {
+    let status = build.status().map_err(|e| format!("cargo did not start: {e}"))?;
+    if !status.success() {
+        return Err(format!("the programs could not be built ({status}); what cargo says is above"));
+    }
+    Ok(python::target()?.join("release"))
+}
+
+/// The command line is the same without the feature `tokenizers`, which [`build`] leaves out; what
 /// needs it says so in one line, and writes nothing.
 pub fn says_what_is_missing() -> Result<(), String> {
     let rows: [(&str, &[&str]); 3] = [

@@ -20,7 +20,7 @@ const GOLDEN: [&str; 2] = ["../golden", "../shared/golden"];
 pub fn test() -> ExitCode {
     vulkan::install();
     // The programs take longest to build, and the compiler often leaves a core idle.
-    let programs = Beside::start(&mut crate::cargo(&program::BUILD));
+    let programs = Beside::start(&mut program::build());
     let mut rows = Vec::new();
     let mut step = |name: &str, run: &dyn Fn() -> Outcome| rows.push(timed(name, run));
     step("format", &|| cargo(&["fmt", "--all", "--check"], &[]));
