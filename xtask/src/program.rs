@@ -22,13 +22,15 @@ const BUILD: [&str; 10] = [
     "--package",
     "elinvar-emulated-hip",
 ];
-/// What only measures is not optimised for checks: it would take the compiler longer than anything
-/// that runs in them.
-const TO_CHECK: [&str; 4] = [
+/// What only measures is not optimised for checks: it would take the compiler longer than
+/// anything that runs in them.
+const TO_CHECK: [&str; 6] = [
     "--config",
     "profile.release.package.elinvar-bench.opt-level=0",
     "--config",
     "profile.release.package.elinvar-lab.opt-level=0",
+    "--config",
+    "profile.release.package.elinvar-ulp.opt-level=0",
 ];
 
 /// The command that builds all of them, for checks.

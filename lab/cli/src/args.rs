@@ -4,7 +4,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, value_parser};
 use elinvar_cli_support::completions::Completions;
 use elinvar_cli_support::positive;
-use elinvar_conformance::ulp;
+use elinvar_ulp as ulp;
 use std::path::PathBuf;
 
 /// Does elinvar compute what it should, how accurately, and how fast?

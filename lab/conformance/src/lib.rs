@@ -24,7 +24,6 @@ pub mod sample;
 pub mod second;
 pub mod training;
 pub mod twist;
-pub mod ulp;
 pub mod view;
 
 pub use report::Summary;

@@ -3,7 +3,7 @@
 use crate::args::{ALL, Ulp};
 use elinvar::Result;
 use elinvar_cli_support::{Bar, Verdict};
-use elinvar_conformance::ulp::{Function, Worst, functions, sweep};
+use elinvar_ulp::{Function, Worst, functions, sweep};
 use std::io::Write;
 use std::num::NonZero;
 
