@@ -51,9 +51,13 @@ fn lacks<B: Backend>(device: &B::Device, lack: &Lack) -> bool {
     lack.dtypes.iter().all(|dtype| refuses(*dtype))
 }
 
-/// Has a case operands or results of one of these types?
+/// Ops that by their definition compute in 64-bit floats what is given as integers: a tolerance.
+const BY_F64: [&str; 2] = ["isclose", "allclose"];
+
+/// Has a case operands or results of one of these types, or is it computed in one?
 fn is_of(case: &Case, dtypes: &[DType]) -> bool {
-    case.inputs.iter().any(|i| dtypes.contains(&i.tensor.dtype()))
+    (dtypes.contains(&DType::F64) && BY_F64.contains(&&*case.op))
+        || case.inputs.iter().any(|i| dtypes.contains(&i.tensor.dtype()))
         || case.outputs.iter().any(|o| dtypes.contains(&o.dtype))
 }
 

@@ -65,6 +65,10 @@ const COMPLEMENT_64: [f64; 26] = [
 /// 7.1.23).
 const SERIES: [f64; 8] = [1.0, -0.5, 0.75, -1.875, 6.5625, -29.53125, 162.421875, -1055.7421875];
 
+/// 1 / sqrt(pi) in two pieces, for both widths.
+const INVERSE_ROOT_PI: [[f64; 2]; 2] =
+    [[0.564189612865448, -2.9317691385699618e-08], [0.5641895835477563, 7.66772980658294e-18]];
+
 /// 1 / sqrt(2) in two pieces.
 const ROOT_HALF: [[f64; 2]; 2] =
     [[0.7071067690849304, 1.2101617485882343e-08], [0.7071067811865476, -4.833646656726457e-17]];
@@ -192,10 +196,17 @@ fn over_pair<L: Lane>(high: L, low: L) -> Pair<L> {
     let bound = L::lit(if L::BITS == 32 { 10.6 } else { 28.4 });
     let far = high.gt(bound);
     let near = scaled(Pair { high: high.at_most(bound), low: L::select(far, L::lit(0.0), low) });
+    // The series over sqrt(pi) is little less than its first term, so it is known in two pieces, as
+    // is its quotient by z.
     let inverse = L::lit(1.0) / high;
-    let series = polynomial(inverse * inverse, &SERIES);
-    let end = L::lit(0.5 * core::f64::consts::FRAC_2_SQRT_PI) * inverse * series;
-    Pair { high: L::select(far, end, near.high), low: L::select(far, L::lit(0.0), near.low) }
+    let square = inverse * inverse;
+    let [whole, rest] = INVERSE_ROOT_PI[usize::from(L::BITS == 64)].map(L::lit);
+    let series = fast_two_sum(whole, (whole * square).fma(after_first(square, &SERIES), rest));
+    let end = series.high * inverse;
+    let remainder = end.fma(-high, series.high) + end.fma(-low, series.low);
+    // At infinity there is none.
+    let end_low = L::select(high.lt(L::lit(f64::INFINITY)), remainder * inverse, L::lit(0.0));
+    Pair { high: L::select(far, end, near.high), low: L::select(far, end_low, near.low) }
 }
 
 /// The half of 1 - erf(x / sqrt(2)) for |x| below the edge, in two pieces.
