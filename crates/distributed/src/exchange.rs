@@ -1,6 +1,6 @@
 //! The messages of one call, and what is made of them.
 
-use crate::device_link::DeviceLink;
+use crate::devices::link::DeviceLink;
 use crate::element::{Element, Number, add, elements};
 use crate::message::{HEAD, Head};
 use crate::transport::Transport;

@@ -1,6 +1,7 @@
 //! All workers of a run, and what they do together.
 
-use crate::device_link::DeviceLink;
+use crate::devices::link::DeviceLink;
+use crate::devices::wish::Wishes;
 use crate::exchange::{Exchange, Traffic};
 use crate::launcher::{Launch, launch, local_rank};
 use crate::message::{Call, Head};
@@ -44,8 +45,8 @@ struct Link {
     by: String,
     /// Between the devices of all workers, if they have met and there is such a way.
     devices: Option<DeviceLink>,
-    /// May there be one? None once they have met.
-    wish: Option<Wish>,
+    /// Which ways are allowed and asked for; None once they have met.
+    wishes: Option<Result<Wishes>>,
     /// The only thread that may call, if there is such a rule.
     thread: Option<ThreadId>,
     calls: u64,
@@ -101,7 +102,7 @@ impl Group {
                 transport: link,
                 by: String::new(),
                 devices: None,
-                wish: None,
+                wishes: None,
                 thread,
                 calls: 0,
                 failed: None,
@@ -124,7 +125,7 @@ impl Group {
     pub fn init() -> Result<Group> {
         let get = |name: &str| env::var(name).ok();
         let limit = time_limit(get("ELINVAR_TIME_LIMIT"))?;
-        let (wish, local) = (wish(get("ELINVAR_NCCL").as_deref())?, local_rank(get));
+        let (wishes, local) = (Wishes::read(get)?, local_rank(get));
         let (rank, size, by, transport): (_, _, _, Box<dyn Transport>) = match launch(get)? {
             Launch::Alone => return Ok(Group::new(0, 1, local, limit, None)),
             Launch::Tcp { rank, workers, host, port } => {
@@ -148,7 +149,7 @@ impl Group {
         let group = Group::new(rank, size, local, limit, Some(transport));
         {
             let mut link = group.lock();
-            (link.by, link.wish) = (by, Some(wish));
+            (link.by, link.wishes) = (by, Some(Ok(wishes)));
         }
         group.agree("version of elinvar", env!("CARGO_PKG_VERSION").as_bytes())?;
         Ok(group)
@@ -156,8 +157,16 @@ impl Group {
     /// A group of threads of this process, one for each of its devices: each takes one of these.
     #[must_use]
     pub fn threads(workers: usize) -> Vec<Group> {
-        let all = Local::all(workers).into_iter().enumerate();
-        all.map(|(rank, link)| Group::new(rank, workers, rank, TIME_LIMIT, Some(Box::new(link)))).collect()
+        let wishes = Wishes::read(|name| env::var(name).ok());
+        let one = |(rank, link): (usize, Local)| {
+            let group = Group::new(rank, workers, rank, TIME_LIMIT, Some(Box::new(link)));
+            {
+                let mut link = group.lock();
+                (link.by, link.wishes) = ("threads".into(), Some(wishes.clone()));
+            }
+            group
+        };
+        Local::all(workers).into_iter().enumerate().map(one).collect()
     }
     /// The same group, whose calls on this worker wait so long for another one.
     #[must_use]
@@ -184,13 +193,10 @@ impl Group {
     #[must_use]
     pub fn transport(&self) -> String {
         let link = self.lock();
-        match (&link.transport, link.by.is_empty()) {
+        match (&link.transport, &link.devices) {
             (None, _) => "none".into(),
-            (Some(_), true) => "threads".into(),
-            (Some(_), false) => match &link.devices {
-                None => link.by.clone(),
-                Some(devices) => format!("{}; {} between devices", link.by, devices.name),
-            },
+            (Some(_), None) => link.by.clone(),
+            (Some(_), Some(devices)) => format!("{}; {} between devices", link.by, devices.name),
         }
     }
     /// May other threads call than the one that has made the group? Not with an MPI library that
@@ -222,10 +228,9 @@ impl Group {
     pub fn fail(&self, why: &Error) {
         self.lock().fail(why);
     }
-    /// Takes the wish whether devices may send each other what they have: there is one until they
-    /// have met.
-    pub(crate) fn take_wish(&self) -> Option<Wish> {
-        self.lock().wish.take()
+    /// Takes what this process wishes of ways between devices: it is there until they have met.
+    pub(crate) fn take_wishes(&self) -> Option<Result<Wishes>> {
+        self.lock().wishes.take()
     }
     /// From now on devices send each other what they have.
     pub(crate) fn set_devices(&self, devices: DeviceLink) {
@@ -306,27 +311,6 @@ fn time_limit(text: Option<String>) -> Result<Duration> {
     }
 }
 
-/// Are numbers of devices sent by NCCL?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// If all workers can.
-    IfThere,
-    /// It is an error if one cannot.
-    Always,
-    Never,
-}
-
-fn wish(text: Option<&str>) -> Result<Wish> {
-    match text {
-        None | Some("") => Ok(Wish::IfThere),
-        Some("1") => Ok(Wish::Always),
-        Some("0") => Ok(Wish::Never),
-        Some(other) => Err(Error::argument(format!(
-            "distributed: ELINVAR_NCCL: {other:?}; 1 asks for it, 0 goes without, and unset it is used where all workers can"
-        ))),
-    }
-}
-
 /// What all workers of a job have in common, and others do not.
 fn key(job: Option<&str>) -> [u8; 32] {
     let mut digest = Sha256::new();
@@ -365,14 +349,6 @@ mod tests {
             self.0.watch()
         }
         fn abandon(self: Box<Self>) {}
-    }
-
-    #[test]
-    fn wishes() {
-        assert_eq!(wish(None).unwrap(), Wish::IfThere);
-        assert_eq!(wish(Some("1")).unwrap(), Wish::Always);
-        assert_eq!(wish(Some("0")).unwrap(), Wish::Never);
-        assert!(wish(Some("yes")).unwrap_err().message().contains("ELINVAR_NCCL: \"yes\""));
     }
 
     #[test]

@@ -4,13 +4,13 @@
 //! neighbours first; workers have contiguous runs of shards and send sums of whole subtrees
 //! ([`tree`]). No sum is left to a library.
 //!
-//! What CUDA devices have goes from one to the other by NCCL, where all workers can
-//! ([`Group::meet_devices`]); the sums are then made on the devices, in the same tree. Messages go
-//! by an MPI library that is loaded at run time, by TCP, or between threads (`transport`); a
-//! process learns from its launcher's variables which worker it is ([`Group::init`]).
+//! What CUDA devices have goes from one to the other by NCCL, or by an MPI library that takes their
+//! addresses, where all workers can ([`Group::meet_devices`]); the sums are then made on the
+//! devices, in the same tree. Messages go by an MPI library that is loaded at run time, by TCP, or
+//! between threads (`transport`); a process learns from its launcher's variables which worker it is
+//! ([`Group::init`]).
 
 mod arrays;
-mod device_link;
 mod devices;
 mod element;
 mod exchange;

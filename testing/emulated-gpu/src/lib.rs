@@ -10,6 +10,7 @@
 //! * [`device`]: memory, streams, events, modules. Work on a stream is deferred until the host
 //!   waits for it, so a host that changes bytes too early, or frees memory too early, is detected.
 //! * [`product`]: matrix products, as in the vendors' libraries.
+//! * [`client`]: the other side, for stand-ins of libraries that use a driver.
 //! * [`sys`]: memory as raw bytes, and C functions that differ between vendors in their names only.
 //!
 //! Its clock counts instructions: a kernel with fewer instructions is faster, independent of the
@@ -20,6 +21,7 @@
 //! What is not emulated: caches, memories of several devices (they share one), and data races
 //! between workgroups (the interpreter of the kernel language finds those).
 
+pub mod client;
 pub mod device;
 pub mod inst;
 pub mod machine;

@@ -8,7 +8,7 @@
 #![allow(non_snake_case, reason = "the names are NVIDIA's")]
 
 use crate::mesh::{Mesh, listen};
-use libloading::Library;
+use emulated_gpu::client::Driver;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::env;
@@ -16,7 +16,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 
 /// The version that it passes as: 2.23.4.
@@ -62,35 +62,8 @@ thread_local! {
 /// The listeners of ids that no worker 0 has taken yet, by port.
 static LISTENERS: LazyLock<Mutex<HashMap<u16, TcpListener>>> = LazyLock::new(Mutex::default);
 
-/// The functions of the driver that copy.
-struct Driver {
-    wait: unsafe extern "system" fn(*mut c_void) -> c_int,
-    down: unsafe extern "system" fn(*mut c_void, u64, usize, *mut c_void) -> c_int,
-    up: unsafe extern "system" fn(u64, *const c_void, usize, *mut c_void) -> c_int,
-    create_event: unsafe extern "system" fn(*mut *mut c_void, u32) -> c_int,
-    destroy_event: unsafe extern "system" fn(*mut c_void) -> c_int,
-}
-
 fn driver() -> Result<&'static Driver, c_int> {
-    static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
-    let load = || {
-        let name = env::var("ELINVAR_CUDA_LIBRARY").unwrap_or_else(|_| "libcuda.so.1".into());
-        // SAFETY: it is the driver's library, which the process has loaded, or one in its place;
-        // its functions have these types, and it is leaked, so they stay.
-        unsafe {
-            let library = Library::new(name).ok()?;
-            let driver = Driver {
-                wait: *library.get(b"cuStreamSynchronize\0").ok()?,
-                down: *library.get(b"cuMemcpyDtoHAsync_v2\0").ok()?,
-                up: *library.get(b"cuMemcpyHtoDAsync_v2\0").ok()?,
-                create_event: *library.get(b"cuEventCreate\0").ok()?,
-                destroy_event: *library.get(b"cuEventDestroy_v2\0").ok()?,
-            };
-            std::mem::forget(library);
-            Some(driver)
-        }
-    };
-    DRIVER.get_or_init(load).as_ref().ok_or(UNHANDLED_CUDA_ERROR)
+    Driver::get().ok_or(UNHANDLED_CUDA_ERROR)
 }
 
 fn cuda(status: c_int) -> Result<(), c_int> {

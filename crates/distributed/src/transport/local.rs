@@ -3,22 +3,31 @@
 use super::{Transport, Watch};
 use elinvar_core::{Error, Result};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
 /// The ends of all channels of a worker; None to itself.
 #[derive(Debug)]
 pub struct Local {
+    rank: usize,
     to: Vec<Option<Sender<Vec<u8>>>>,
     from: Vec<Option<Receiver<Vec<u8>>>>,
+    /// Who has left by an error.
+    failed: Arc<[AtomicBool]>,
 }
 
 impl Local {
     /// For so many workers.
     pub fn all(workers: usize) -> Vec<Local> {
-        let none =
-            || Local { to: (0..workers).map(|_| None).collect(), from: (0..workers).map(|_| None).collect() };
-        let mut all: Vec<Local> = (0..workers).map(|_| none()).collect();
+        let failed: Arc<[AtomicBool]> = (0..workers).map(|_| AtomicBool::default()).collect();
+        let none = |rank| Local {
+            rank,
+            to: (0..workers).map(|_| None).collect(),
+            from: (0..workers).map(|_| None).collect(),
+            failed: failed.clone(),
+        };
+        let mut all: Vec<Local> = (0..workers).map(none).collect();
         for from in 0..workers {
             for to in (0..workers).filter(|to| *to != from) {
                 let (sender, receiver) = channel();
@@ -57,7 +66,28 @@ impl Transport for Local {
         true
     }
     fn watch(&self) -> Watch {
-        Arc::new(|| None)
+        let (failed, rank) = (self.failed.clone(), self.rank);
+        Arc::new(move || {
+            let mut others = failed.iter().enumerate().filter(|(worker, _)| *worker != rank);
+            others.find(|(_, failed)| failed.load(Relaxed)).map(|(worker, _)| gone(worker))
+        })
     }
-    fn abandon(self: Box<Self>) {}
+    fn abandon(self: Box<Self>) {
+        self.failed[self.rank].store(true, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_failed_is_told_of_and_who_has_ended_is_not() {
+        let mut all = Local::all(3);
+        let watch = all[0].watch();
+        drop(all.pop());
+        assert!(watch().is_none());
+        Box::new(all.pop().expect("worker 1")).abandon();
+        assert!(watch().expect("worker 1 has failed").message().contains("worker 1 has left"));
+    }
 }

@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 /// Address bits within an allocation.
 const INSIDE: u32 = 36;
+/// Where the first allocation begins: beyond all addresses of a host's program, so that one is
+/// never taken for the other.
+const FIRST: u64 = 1 << 60;
 
 /// Allocations, by address.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +35,7 @@ impl Memory {
             self.pieces.push(raw);
             self.pieces.len() - 1
         };
-        Some((i as u64 + 1) << INSIDE)
+        Some(FIRST + ((i as u64) << INSIDE))
     }
     /// Removes an allocation; its bytes. `None` if there is none at this address.
     pub fn remove(&mut self, address: u64) -> Option<u64> {
@@ -42,8 +45,12 @@ impl Memory {
         Some(raw.len() as u64)
     }
     fn index(&self, address: u64) -> Option<usize> {
-        let i = (address >> INSIDE).checked_sub(1)? as usize;
+        let i = (address.checked_sub(FIRST)? >> INSIDE) as usize;
         (i < self.pieces.len()).then_some(i)
+    }
+    /// Is an address of a device, and not of the host?
+    pub fn is_address(address: u64) -> bool {
+        address >= FIRST
     }
     /// The start of the allocation around an address.
     #[inline(always)]

@@ -6,6 +6,8 @@
 #[cfg(unix)]
 mod abi;
 #[cfg(unix)]
+mod memory;
+#[cfg(unix)]
 mod sys;
 
 #[cfg(unix)]
@@ -13,8 +15,9 @@ pub use on_unix::MpiTransport;
 
 #[cfg(unix)]
 mod on_unix {
-    use super::sys::{Handle, Mpi};
-    use crate::transport::{Transport, Watch, tcp};
+    use super::memory::{swap, takes_memory_of};
+    use super::sys::{Handle, Mpi, Tag};
+    use crate::transport::{Kept, Swap, Transport, Watch, tcp};
     use elinvar_core::{Error, Result};
     use std::hint;
     use std::sync::Arc;
@@ -22,7 +25,7 @@ mod on_unix {
     use std::time::{Duration, Instant};
 
     /// Bytes of a message at most: more go in several.
-    const PIECE: usize = 1 << 30;
+    pub(super) const PIECE: usize = 1 << 30;
     /// How often it is asked before the processor is given away: a neighbour on the same core would
     /// otherwise wait for this one.
     const SPINS: u32 = 200;
@@ -36,13 +39,13 @@ mod on_unix {
     /// A worker of an MPI library.
     #[derive(Debug)]
     pub struct MpiTransport {
-        mpi: Mpi,
+        pub(super) mpi: Mpi,
         rank: usize,
         workers: usize,
         /// The one that started it.
         thread: ThreadId,
-        /// What is being sent, with its bytes.
-        pending: Vec<(Handle, Vec<u8>)>,
+        /// What is being sent or received, with its memory.
+        pub(super) pending: Vec<(Handle, Kept)>,
     }
 
     impl MpiTransport {
@@ -68,10 +71,10 @@ mod on_unix {
         pub fn name(&self) -> String {
             format!("{} ({})", self.mpi.name(), self.mpi.family())
         }
-        /// Lets go of what has been sent.
+        /// Lets go of what has been sent or received.
         fn progress(&mut self) -> Result<()> {
             let mut error = None;
-            self.pending.retain_mut(|(request, _)| match self.mpi.is_sent(request) {
+            self.pending.retain_mut(|(request, _)| match self.mpi.is_done(request) {
                 Ok(done) => !done,
                 Err(e) => {
                     error = Some(e);
@@ -80,11 +83,12 @@ mod on_unix {
             });
             error.map_or(Ok(()), Err)
         }
-        fn wait_for(&mut self, from: usize, until: Instant) -> Result<Vec<u8>> {
+        /// The bytes of a worker's next message, once it is there.
+        pub(super) fn wait_for(&mut self, from: usize, tag: Tag, until: Instant) -> Result<usize> {
             let mut turns = 0;
             loop {
-                if let Some(message) = self.mpi.receive(from)? {
-                    return Ok(message);
+                if let Some(bytes) = self.mpi.next(from, tag)? {
+                    return Ok(bytes);
                 }
                 turns += 1;
                 pause(turns);
@@ -97,6 +101,23 @@ mod on_unix {
                     return Err(tcp::late(from));
                 }
             }
+        }
+        fn message(&mut self, from: usize, until: Instant) -> Result<Vec<u8>> {
+            let bytes = self.wait_for(from, Tag::Host, until)?;
+            self.mpi.receive(from, bytes)
+        }
+        /// Waits until nothing is being sent or received.
+        pub(super) fn finish(&mut self, until: Instant) -> Result<()> {
+            let mut turns = 0;
+            while !self.pending.is_empty() {
+                self.progress()?;
+                turns += 1;
+                pause(turns);
+                if Instant::now() >= until {
+                    return Err(Error::io("distributed: a worker takes no messages within the time limit"));
+                }
+            }
+            Ok(())
         }
     }
 
@@ -118,22 +139,22 @@ mod on_unix {
             };
             let first = if pieces.len() > 1 { Some(length) } else { None };
             for bytes in first.into_iter().chain(pieces) {
-                // SAFETY: the vector's memory is neither moved nor changed while it is in the list,
-                // from which only `progress` takes it, when it is sent.
+                // SAFETY: the vector's memory has so many bytes, and is neither moved nor changed
+                // while it is in the list, from which only `progress` takes it, when it is sent.
                 #[allow(unsafe_code)]
-                let request = unsafe { self.mpi.send(to, &bytes) }?;
-                self.pending.push((request, bytes));
+                let request = unsafe { self.mpi.send(to, bytes.as_ptr().cast(), bytes.len(), Tag::Host) }?;
+                self.pending.push((request, Arc::new(bytes)));
             }
             self.progress()
         }
         fn receive(&mut self, from: usize, until: Instant) -> Result<Vec<u8>> {
-            let first = self.wait_for(from, until)?;
+            let first = self.message(from, until)?;
             // A message has a head, so it is longer than a length.
             let Ok(length) = <[u8; 8]>::try_from(&first[..]) else { return Ok(first) };
             let length = u64::from_le_bytes(length);
             let mut message = Vec::new();
             while (message.len() as u64) < length {
-                let piece = self.wait_for(from, until)?;
+                let piece = self.message(from, until)?;
                 (message.try_reserve(piece.len()))
                     .map_err(|_| Error::memory(format!("distributed: a message of {length} bytes")))?;
                 message.extend_from_slice(&piece);
@@ -141,19 +162,19 @@ mod on_unix {
             Ok(message)
         }
         fn flush(&mut self, until: Instant) -> Result<()> {
-            let mut turns = 0;
-            while !self.pending.is_empty() {
-                self.progress()?;
-                turns += 1;
-                pause(turns);
-                if Instant::now() >= until {
-                    return Err(Error::io("distributed: a worker takes no messages within the time limit"));
-                }
-            }
-            Ok(())
+            self.finish(until)
         }
         fn library_sum(&mut self, x: &mut [f32]) -> Result<()> {
             self.mpi.sum(x)
+        }
+        fn takes_memory_of(&self, driver: &str) -> Result<()> {
+            takes_memory_of(driver, self.mpi.takes_cuda(), self.mpi.name())
+        }
+        #[allow(unsafe_code)]
+        unsafe fn swap_memory(&mut self, memory: Swap<'_>, until: Instant) -> Result<()> {
+            self.takes_memory_of("cuda")?;
+            // SAFETY: by this function's contract, and addresses of CUDA devices are taken.
+            unsafe { swap(self, memory, until) }
         }
         fn is_for_any_thread(&self) -> bool {
             self.mpi.is_for_any_thread()
@@ -177,7 +198,7 @@ mod on_unix {
             }
             // What is still being sent would be read from freed memory; a worker that never takes
             // it would keep this one for ever, so the memory is left in place then.
-            if self.flush(Instant::now() + tcp::SILENCE).is_err() {
+            if self.finish(Instant::now() + tcp::SILENCE).is_err() {
                 self.pending.drain(..).for_each(std::mem::forget);
                 return;
             }

@@ -20,8 +20,15 @@ pub type Handle = u64;
 
 /// Bytes of `MPI_MAX_LIBRARY_VERSION_STRING` and `MPI_MAX_ERROR_STRING`, at most.
 const TEXT: usize = 8192;
-/// The tag of all messages: each pair of workers has one order.
-const TAG: c_int = 77;
+/// What a message has; each pair of workers has one order of each.
+#[derive(Clone, Copy, Debug)]
+#[repr(i32)]
+pub enum Tag {
+    /// Bytes of the host.
+    Host = 77,
+    /// Memory of a device, without a head.
+    Device = 78,
+}
 
 type Init = unsafe extern "C" fn(*mut c_int, *mut c_void, c_int, *mut c_int) -> c_int;
 type Asked = unsafe extern "C" fn(*mut c_int) -> c_int;
@@ -32,10 +39,16 @@ type ErrorString = unsafe extern "C" fn(c_int, *mut c_char, *mut c_int) -> c_int
 type Probe = unsafe extern "C" fn(c_int, c_int, usize, *mut c_int, *mut Status) -> c_int;
 type GetCount = unsafe extern "C" fn(*const Status, usize, *mut c_int) -> c_int;
 type Recv = unsafe extern "C" fn(*mut c_void, c_int, usize, c_int, c_int, usize, *mut Status) -> c_int;
+type Irecv = unsafe extern "C" fn(*mut c_void, c_int, usize, c_int, c_int, usize, *mut Handle) -> c_int;
 type Send = unsafe extern "C" fn(*const c_void, c_int, usize, c_int, c_int, usize, *mut Handle) -> c_int;
 type Test = unsafe extern "C" fn(*mut Handle, *mut c_int, *mut Status) -> c_int;
 type Allreduce = unsafe extern "C" fn(*const c_void, *mut c_void, c_int, usize, usize, usize) -> c_int;
 type Finalize = unsafe extern "C" fn() -> c_int;
+type QueryCuda = unsafe extern "C" fn() -> c_int;
+type QueryGpu = unsafe extern "C" fn(c_int, *mut c_int) -> c_int;
+
+/// `MPIX_GPU_SUPPORT_CUDA` of MPICH.
+const GPU_SUPPORT_CUDA: c_int = 0;
 
 /// A library that was initialised.
 pub struct Mpi {
@@ -45,6 +58,7 @@ pub struct Mpi {
     iprobe: Probe,
     get_count: GetCount,
     recv: Recv,
+    irecv: Irecv,
     isend: Send,
     test: Test,
     allreduce: Allreduce,
@@ -52,9 +66,11 @@ pub struct Mpi {
     of_world: [OfComm; 2],
     /// May any thread call it, one at a time?
     any_thread: bool,
+    /// Does it take addresses of CUDA devices? `None` if it does not say.
+    cuda: Option<bool>,
     // Loaded as long as its functions are there. It is never unloaded in fact: MPI cannot be
     // initialised twice.
-    _library: Library,
+    library: Library,
 }
 
 impl fmt::Debug for Mpi {
@@ -96,13 +112,15 @@ impl Mpi {
             iprobe: load!(library, "MPI_Iprobe", Probe),
             get_count: load!(library, "MPI_Get_count", GetCount),
             recv: load!(library, "MPI_Recv", Recv),
+            irecv: load!(library, "MPI_Irecv", Irecv),
             isend: load!(library, "MPI_Isend", Send),
             test: load!(library, "MPI_Test", Test),
             allreduce: load!(library, "MPI_Allreduce", Allreduce),
             finalize: load!(library, "MPI_Finalize", Finalize),
             of_world: [load!(library, "MPI_Comm_rank", OfComm), load!(library, "MPI_Comm_size", OfComm)],
             any_thread: false,
-            _library: library,
+            cuda: None,
+            library,
         };
         let (mut there, mut provided) = (0, 0);
         // SAFETY: it may be asked at any time, and the place is valid.
@@ -125,7 +143,28 @@ impl Mpi {
         // SAFETY: it is initialised, and both are handles of this library.
         let code = unsafe { set_handler(abi.world, abi.errors_return) };
         mpi.judged(code, "MPI_Comm_set_errhandler")?;
+        mpi.cuda = mpi.says_of_cuda()?;
         Ok(mpi)
+    }
+    /// What the library says of addresses of CUDA devices, if it says anything.
+    fn says_of_cuda(&self) -> Result<Option<bool>> {
+        // SAFETY: Open MPI's function, and that of those who have taken it over, has this type.
+        if let Ok(query) = unsafe { self.library.get::<QueryCuda>(b"MPIX_Query_cuda_support\0") } {
+            // SAFETY: the library is initialised.
+            return Ok(Some(unsafe { query() } == 1));
+        }
+        // SAFETY: MPICH's function, and that of its derivatives, has this type.
+        let Ok(query) = (unsafe { self.library.get::<QueryGpu>(b"MPIX_GPU_query_support\0") }) else {
+            return Ok(None);
+        };
+        let mut is_supported = 0;
+        // SAFETY: the library is initialised, and the place is valid.
+        let code = unsafe { query(GPU_SUPPORT_CUDA, &raw mut is_supported) };
+        self.judged(code, "MPIX_GPU_query_support").map(|()| Some(is_supported != 0))
+    }
+    /// Does it take addresses of CUDA devices? `None` if it does not say.
+    pub fn takes_cuda(&self) -> Option<bool> {
+        self.cuda
     }
     /// The library's own name and version, one line.
     pub fn name(&self) -> &str {
@@ -156,59 +195,73 @@ impl Mpi {
     /// Begins to send.
     ///
     /// # Safety
-    /// The bytes stay where they are, unchanged, until [`Mpi::is_sent`] says true.
-    pub unsafe fn send(&self, to: usize, bytes: &[u8]) -> Result<Handle> {
-        let mut request: Handle = 0;
-        let length = count(bytes.len())?;
+    /// So many bytes are there, of the host's memory or of the thread's device if its addresses are
+    /// taken, and they stay where they are, unchanged, until [`Mpi::is_done`] says true.
+    pub unsafe fn send(&self, to: usize, at: *const c_void, bytes: usize, tag: Tag) -> Result<Handle> {
+        let (mut request, length): (Handle, _) = (0, count(bytes)?);
+        let Abi { world, byte, .. } = self.abi;
         // SAFETY: it is initialised; the bytes are readable, and stay so by this function's
         // contract; the request has room for any library's.
-        let code = unsafe {
-            (self.isend)(
-                bytes.as_ptr().cast(),
-                length,
-                self.abi.byte,
-                to as c_int,
-                TAG,
-                self.abi.world,
-                &raw mut request,
-            )
-        };
+        let code =
+            unsafe { (self.isend)(at, length, byte, to as c_int, tag as c_int, world, &raw mut request) };
         self.judged(code, "MPI_Isend").map(|()| request)
     }
-    /// Has it left?
-    pub fn is_sent(&self, request: &mut Handle) -> Result<bool> {
+    /// Has it left, or come?
+    pub fn is_done(&self, request: &mut Handle) -> Result<bool> {
         let (mut flag, mut status): (c_int, Status) = (0, [0; 8]);
-        // SAFETY: the request is one of `send` that was not found done before; both places are
-        // valid.
+        // SAFETY: the request is one of `send` or `begin_receive` that was not found done before;
+        // both places are valid.
         let code = unsafe { (self.test)(request, &raw mut flag, &raw mut status) };
         self.judged(code, "MPI_Test").map(|()| flag != 0)
     }
-    /// A message of a worker, if one is there.
-    pub fn receive(&self, from: usize) -> Result<Option<Vec<u8>>> {
+    /// The bytes of a worker's next message of this tag, if it is there.
+    pub fn next(&self, from: usize, tag: Tag) -> Result<Option<usize>> {
         let (mut flag, mut length, mut status): (c_int, c_int, Status) = (0, 0, [0; 8]);
         let Abi { world, byte, .. } = self.abi;
-        let from = from as c_int;
         // SAFETY: it is initialised, and all places are valid.
-        let code = unsafe { (self.iprobe)(from, TAG, world, &raw mut flag, &raw mut status) };
+        let code =
+            unsafe { (self.iprobe)(from as c_int, tag as c_int, world, &raw mut flag, &raw mut status) };
         self.judged(code, "MPI_Iprobe")?;
         if flag == 0 {
             return Ok(None);
         }
         // SAFETY: the status is that of the message that was found.
         let code = unsafe { (self.get_count)(&raw const status, byte, &raw mut length) };
-        self.judged(code, "MPI_Get_count")?;
+        self.judged(code, "MPI_Get_count").map(|()| Some(length.max(0) as usize))
+    }
+    /// A worker's next message to the host, which is there with so many bytes.
+    pub fn receive(&self, from: usize, bytes: usize) -> Result<Vec<u8>> {
+        let (length, mut status): (_, Status) = (count(bytes)?, [0; 8]);
+        let Abi { world, byte, .. } = self.abi;
         let mut message: Vec<u8> = Vec::new();
-        let room = length.max(0) as usize;
-        (message.try_reserve_exact(room))
-            .map_err(|_| Error::memory(format!("distributed: a message of {room} bytes")))?;
+        (message.try_reserve_exact(bytes))
+            .map_err(|_| Error::memory(format!("distributed: a message of {bytes} bytes")))?;
         let to: *mut u8 = message.as_mut_ptr();
-        // SAFETY: the buffer has room for as many bytes as the message has that was found, which is
-        // the next of this worker and tag, as only this thread receives.
-        let code = unsafe { (self.recv)(to.cast(), length, byte, from, TAG, world, &raw mut status) };
+        // SAFETY: the buffer has room for so many bytes; MPI writes no more into it, and reports a
+        // longer message as an error.
+        let code = unsafe {
+            let (from, tag) = (from as c_int, Tag::Host as c_int);
+            (self.recv)(to.cast(), length, byte, from, tag, world, &raw mut status)
+        };
         self.judged(code, "MPI_Recv")?;
-        // SAFETY: there is room for them, and the message has written all of them.
-        unsafe { message.set_len(room) };
-        Ok(Some(message))
+        // SAFETY: there is room for them, and the message, which was found to be as long, has
+        // written all of them: it is the next of this worker and tag, as only this thread receives.
+        unsafe { message.set_len(bytes) };
+        Ok(message)
+    }
+    /// Begins to receive a worker's next message of memory of devices.
+    ///
+    /// # Safety
+    /// There is room for so many bytes in memory of the thread's device, whose addresses are taken,
+    /// and nothing else touches it until [`Mpi::is_done`] says true.
+    pub unsafe fn begin_receive(&self, from: usize, at: *mut c_void, bytes: usize) -> Result<Handle> {
+        let (mut request, length): (Handle, _) = (0, count(bytes)?);
+        let Abi { world, byte, .. } = self.abi;
+        let (from, tag) = (from as c_int, Tag::Device as c_int);
+        // SAFETY: it is initialised; there is room by this function's contract; the request has
+        // room for any library's.
+        let code = unsafe { (self.irecv)(at, length, byte, from, tag, world, &raw mut request) };
+        self.judged(code, "MPI_Irecv").map(|()| request)
     }
     /// The library's own sum over all workers, in its order.
     pub fn sum(&self, x: &mut [f32]) -> Result<()> {

@@ -27,11 +27,3 @@ pub use watched::Nccl;
 #[repr(C)]
 pub struct UniqueId(pub [u8; ID_BYTES]);
 pub const ID_BYTES: usize = 128;
-
-/// Bytes for another worker, or from it.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(unix), allow(dead_code, reason = "nothing is sent there"))]
-pub struct Piece {
-    pub worker: usize,
-    pub bytes: usize,
-}

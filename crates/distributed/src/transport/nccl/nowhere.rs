@@ -1,7 +1,7 @@
 //! Systems that NCCL is not made for.
 
-use super::{Piece, UniqueId};
-use crate::transport::Watch;
+use super::UniqueId;
+use crate::transport::{Piece, Watch};
 use elinvar_core::{Error, NativeQueue, Result};
 use std::time::Instant;
 

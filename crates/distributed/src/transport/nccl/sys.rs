@@ -3,7 +3,8 @@
 
 #![allow(unsafe_code, reason = "the functions of a C library")]
 
-use super::{ID_BYTES, Piece, UniqueId};
+use super::{ID_BYTES, UniqueId};
+use crate::transport::Piece;
 use elinvar_core::{Error, ErrorKind, NativeQueue, Result};
 use libloading::Library as Loaded;
 use std::env;

@@ -1,8 +1,8 @@
 //! A communicator that a thread watches.
 
+use super::UniqueId;
 use super::sys::{Communicator, Library};
-use super::{Piece, UniqueId};
-use crate::transport::Watch;
+use crate::transport::{Piece, Watch};
 use elinvar_core::{Error, NativeQueue, Result};
 use std::fmt;
 use std::sync::mpsc::{RecvTimeoutError, channel};

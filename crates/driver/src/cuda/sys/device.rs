@@ -26,6 +26,9 @@ const MEMORY_POOLS_SUPPORTED: c_int = 115;
 const MAX_GROUPS: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 /// Set to 0, kernels that fetch TMA tiles are not used: for comparisons.
 const TMA_VARIABLE: &str = "ELINVAR_CUDA_BOXES";
+/// Set to 0, memory is not allocated in a stream's order, so that it can be shared with other
+/// processes.
+const POOLS_VARIABLE: &str = "ELINVAR_CUDA_POOLS";
 /// The first driver that takes the PTX of kernels that fetch TMA tiles: CUDA 12.0.
 const TMA_SINCE_VERSION: c_int = 12000;
 
@@ -70,11 +73,11 @@ fn look(api: &Api, Listed { raw, name, memory }: Listed) -> Result<Physical> {
     let attribute = |number| api.attribute(raw, number);
     let capability = capability(api, raw)?;
     let isa = format!("sm_{capability}");
-    let tma = std::env::var_os(TMA_VARIABLE).is_none_or(|v| v != "0");
+    let is_on = |variable| std::env::var_os(variable).is_none_or(|v| v != "0");
     Ok(Physical {
         raw,
         max_groups: MAX_GROUPS,
-        pools: api.has_pools(raw, MEMORY_POOLS_SUPPORTED),
+        pools: is_on(POOLS_VARIABLE) && api.has_pools(raw, MEMORY_POOLS_SUPPORTED),
         cache_name: format!("cuda-{}-sm{capability}-{}", file_word(&name), api.version),
         info: Info {
             name,
@@ -98,7 +101,7 @@ fn look(api: &Api, Listed { raw, name, memory }: Listed) -> Result<Physical> {
             short: false,
             queues: api.table.await_event.is_some(),
             cp_async: capability >= ptx::SM80_CP_ASYNC.capability,
-            tma: tma
+            tma: is_on(TMA_VARIABLE)
                 && capability == ptx::SM90A_WGMMA.capability
                 && api.version >= TMA_SINCE_VERSION
                 && api.nvidia.as_ref().is_some_and(|f| f.encode_map.is_some()),

@@ -309,7 +309,8 @@ impl Stream {
         let addresses: Vec<Address> = parts.iter().map(address).collect();
         let _queue = self.queue();
         shared.enter()?;
-        work(NativeQueue { driver, stream: self.raw.addr(), addresses: &addresses })
+        let is_shareable = !shared.pools();
+        work(NativeQueue { driver, stream: self.raw.addr(), addresses: &addresses, is_shareable })
     }
     /// Brings memory to the host, after everything that was given to the stream; waits for it.
     /// While a piece is looked at, the next one is on its way.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// The way between the devices of all workers.
 pub(crate) struct DeviceLink {
-    pub nccl: Nccl,
-    /// The library and its version.
+    pub way: Way,
+    /// What it is, for a line of the log.
     pub name: String,
     /// This worker's, of whichever backend.
     pub device: Box<dyn Any + Send + Sync>,
@@ -19,16 +19,29 @@ pub(crate) struct DeviceLink {
     pub stream: Arc<dyn StreamObject>,
 }
 
+/// By what.
+#[derive(Debug)]
+pub(crate) enum Way {
+    /// NCCL, beside the transport.
+    Nccl(Nccl),
+    /// The transport itself, which is an MPI library.
+    Mpi,
+}
+
 impl fmt::Debug for DeviceLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceLink").field("nccl", &self.nccl).finish_non_exhaustive()
+        f.debug_struct("DeviceLink").field("way", &self.way).finish_non_exhaustive()
     }
 }
 
 impl DeviceLink {
     /// Leaves after an error, without waiting for others.
     pub fn abandon(self) {
-        self.nccl.abandon();
+        match self.way {
+            Way::Nccl(nccl) => nccl.abandon(),
+            // The group's transport is abandoned by itself.
+            Way::Mpi => {}
+        }
     }
     /// Is it this device's?
     pub fn is_of<B: Backend>(&self, device: &B::Device) -> bool {
