@@ -186,12 +186,12 @@ pub fn functions() -> &'static [Function] {
         function!(acosh, acosh, 1.0),
         function!(atanh, libm::atanh, 1.0),
         function!(erfc, libm::erfc, 2.0).bound_64(2.0),
-        function!(erfcx, math::erfcx, 3.0).bound_64(2.0),
+        function!(erfcx, math::erfcx, 2.0).bound_64(2.0),
         function!(erfinv, math::erfinv, 3.0).bound_64(2.0),
         function!(ndtr, math::ndtr, 2.0).bound_64(2.0),
         function!(log_ndtr, math::log_ndtr, 2.0).bound_64(2.0),
         function!(ndtri, math::ndtri, 4.0).bound_64(3.0),
-        function!(lgamma, math::lgamma, 4.0).bound_64(2.0).least(1.0),
+        function!(lgamma, math::lgamma, 3.0).bound_64(2.0).least(1.0),
         function!(digamma, math::digamma, 6.0).bound_64(3.0).least(8.0),
     ];
     FUNCTIONS
