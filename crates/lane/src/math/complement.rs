@@ -9,9 +9,7 @@
 use super::erf::near_slope;
 use super::exp::exp_pair;
 use super::log::{log_pair, log1p_pair};
-use super::parts::{
-    Pair, by_width, clamp, fast_two_sum, pair_product, power_of_two, two_product, two_sum,
-};
+use super::parts::{Pair, by_width, clamp, fast_two_sum, pair_product, power_of_two, two_product, two_sum};
 use crate::lane::{Lane, LaneInt};
 
 /// (x + 4) erfcx(x) in t = (x - 4) / (x + 4), for x in 1/2 ..= 11, to 2^-26.3, relatively.
