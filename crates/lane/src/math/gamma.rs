@@ -257,8 +257,8 @@ pub fn lgamma<L: Lane>(x: L) -> L {
     let far = choose::<L>(main.high.lt(infinity), far, Pair { high: main.high, low: zero });
 
     let y = choose::<L>(middle, near, far);
-    // gamma(-a) gamma(a) = -pi / (a sin(pi a)). Near a pole the logarithms cancel, so both are taken
-    // in two pieces.
+    // gamma(-a) gamma(a) = -pi / (a sin(pi a)). Near a pole the logarithms cancel, so both are
+    // taken in two pieces.
     let s = sin_moderate((a - a.round()) * L::lit(PI)).abs();
     let l = log_pair(Pair { high: a * s * L::lit(core::f64::consts::FRAC_1_PI), low: zero });
     let sum = two_sum(l.high, y.high);
