@@ -112,6 +112,16 @@ fn refused() {
     assert_eq!(kind(Reference::fftn(&pairs, Some(&[1]), Some(&[0, 1]), b)), ErrorKind::InvalidArgument);
     assert_eq!(kind(Reference::fftn(&pairs, None, Some(&[0, 0]), b)), ErrorKind::InvalidArgument);
     assert_eq!(kind(Reference::fft(&pairs, Some(usize::MAX), -1, b)), ErrorKind::InvalidArgument);
+    // A length of 0 is seen before an axis is transformed, which here is not possible either.
+    let told = |r: elinvar_core::Result<A>| r.unwrap_err().message().contains("a transform of 0 elements");
+    for s in [[0, usize::MAX], [usize::MAX, 0]] {
+        assert!(told(Reference::fftn(&pairs, Some(&s), None, b)), "{s:?}");
+        assert!(told(Reference::ifftn(&pairs, Some(&s), None, b)), "{s:?}");
+        assert!(told(Reference::rfftn(&real, Some(&s), None, b)), "{s:?}");
+        assert!(told(Reference::irfftn(&pairs, Some(&s), None, b)), "{s:?}");
+    }
+    let one = array(&[0.0; 4], &[2, 1, 2], DType::F32);
+    assert!(told(Reference::irfftn(&one, None, None, b)));
     let frames = Frames { hop_length: 0, ..Frames::new(2) };
     assert_eq!(kind(Reference::stft(&real, None, &frames, Mode::Reflect)), ErrorKind::InvalidArgument);
     let frames = Frames { center: false, ..Frames::new(4) };

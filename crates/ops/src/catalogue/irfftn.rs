@@ -18,10 +18,11 @@ pub fn irfftn<V: Value>(x: &V, s: Option<&[usize]>, dim: Option<&[isize]>, norm:
     let shape = lines::without_pairs("irfftn", x.shape())?;
     let axes = lines::axes_and_sizes("irfftn", &shape, s, dim)?;
     let ((last, n), others) = axes.split_last().expect("an axis at least");
+    let n = lines::length_from_half("irfftn", shape[*last], *n)?;
     let half = others.iter().try_fold(x.clone(), |x, &(axis, n)| {
         lines::complex("irfftn", &x, axis, n, norm, Direction::Inverse)
     })?;
-    lines::inverse_real("irfftn", &half, *last, *n, norm)
+    lines::inverse_real("irfftn", &half, *last, Some(n), norm)
 }
 
 /// By name: operand x; attributes s, dim and norm (backward).

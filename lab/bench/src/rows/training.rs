@@ -163,11 +163,11 @@ pub(crate) fn step<B: Backend, M: Module<B> + 'static>(
     })
 }
 
-pub(crate) const MLP_SIZES: [usize; 4] = [784, 512, 512, 10];
-pub(crate) const MLP_BATCH: usize = 128;
+const MLP_SIZES: [usize; 4] = [784, 512, 512, 10];
+const MLP_BATCH: usize = 128;
 
 /// A step of an mlp of these sizes, the last of which are classes.
-pub(crate) fn mlp_step<D: DeviceOf + Clone + 'static>(
+fn mlp_step<D: DeviceOf + Clone + 'static>(
     kind: impl Into<Kind>,
     sizes: &[usize],
     batch: usize,

@@ -11,8 +11,8 @@ use crate::prelude::*;
 /// named. `rank`: without the axis of pairs.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis, one is named twice, none is left, or the sizes are
-/// not as many as the axes.
+/// `InvalidArgument` if there is no such axis, one is named twice, none is left, the sizes are not
+/// as many as the axes, or one is 0: before the first axis is transformed.
 pub(in crate::catalogue) fn axes_and_sizes(
     op: &str,
     shape: &Shape,
@@ -31,14 +31,40 @@ pub(in crate::catalogue) fn axes_and_sizes(
     if axes.is_empty() {
         return Err(Error::argument(format!("{op}: no axis is named; there must be one at least")));
     }
-    match s {
-        Some(s) if s.len() != axes.len() => Err(Error::argument(format!(
-            "{op}: {} sizes for {} axes; there must be one for each",
-            s.len(),
-            axes.len()
+    let all: Vec<(usize, Option<usize>)> = match s {
+        Some(s) if s.len() != axes.len() => {
+            return Err(Error::argument(format!(
+                "{op}: {} sizes for {} axes; there must be one for each",
+                s.len(),
+                axes.len()
+            )));
+        }
+        Some(s) => axes.iter().zip(s).map(|(&a, &n)| (a, Some(n))).collect(),
+        None => axes.iter().map(|&a| (a, None)).collect(),
+    };
+    all.iter().try_for_each(|&(axis, n)| length(op, shape[axis], n).map(drop))?;
+    Ok(all)
+}
+
+/// The length of a transform along an axis of `now` elements, which is that without `n`.
+fn length(op: &str, now: usize, n: Option<usize>) -> Result<usize> {
+    match n.unwrap_or(now) {
+        0 => Err(Error::argument(format!("{op}: a transform of 0 elements, along an axis of {now}"))),
+        n => Ok(n),
+    }
+}
+
+/// The length of a transform back to real numbers of half a spectrum of `now` elements: `n`, or
+/// twice as many less 2.
+///
+/// # Errors
+/// `InvalidArgument` if it is 0.
+pub(in crate::catalogue) fn length_from_half(op: &str, now: usize, n: Option<usize>) -> Result<usize> {
+    match n.unwrap_or(2 * now.saturating_sub(1)) {
+        0 => Err(Error::argument(format!(
+            "{op}: a transform of 0 elements; of an axis of {now} elements name n"
         ))),
-        Some(s) => Ok(axes.iter().zip(s).map(|(&a, &n)| (a, Some(n))).collect()),
-        None => Ok(axes.iter().map(|&a| (a, None)).collect()),
+        n => Ok(n),
     }
 }
 
@@ -64,9 +90,6 @@ pub(in crate::catalogue) fn without_pairs(op: &str, shape: &Shape) -> Result<Sha
 /// `x` cut, or filled with zeros, to `n` elements along an axis.
 fn resized<V: Value>(op: &str, x: &V, axis: usize, n: usize) -> Result<V> {
     let now = x.shape()[axis];
-    if n == 0 {
-        return Err(Error::argument(format!("{op}: a transform of 0 elements, along an axis of {now}")));
-    }
     if n <= now {
         return if n == now { Ok(x.clone()) } else { narrow(x, axis as isize, 0, n) };
     }
@@ -116,7 +139,7 @@ pub(in crate::catalogue) fn complex<V: Value>(
     direction: Direction,
 ) -> Result<V> {
     check_pairs(op, x)?;
-    let n = n.unwrap_or(x.shape()[axis]);
+    let n = length(op, x.shape()[axis], n)?;
     let x = resized(op, x, axis, n)?;
     let dft = Dft { direction, scale: norm.factor(direction, n) };
     widen([&x], |[x]| along(x, axis, true, true, |x| V::apply(dft, &[x])))
@@ -134,7 +157,7 @@ pub(in crate::catalogue) fn real<V: Value>(
     if x.shape().rank() == 0 {
         return Err(Error::shape(format!("{op}: a scalar has no axis to transform")));
     }
-    let n = n.unwrap_or(x.shape()[axis]);
+    let n = length(op, x.shape()[axis], n)?;
     let x = resized(op, x, axis, n)?;
     let dft = RealDft { scale: norm.factor(Direction::Forward, n) };
     widen([&x], |[x]| along(x, axis, false, true, |x| V::apply(dft, &[x])))
@@ -150,13 +173,7 @@ pub(in crate::catalogue) fn inverse_real<V: Value>(
     norm: Norm,
 ) -> Result<V> {
     check_pairs(op, x)?;
-    let n = n.unwrap_or(2 * x.shape()[axis].saturating_sub(1));
-    if n == 0 {
-        return Err(Error::argument(format!(
-            "{op}: a transform of 0 elements; of an axis of {} elements name n",
-            x.shape()[axis]
-        )));
-    }
+    let n = length_from_half(op, x.shape()[axis], n)?;
     let x = resized(op, x, axis, n / 2 + 1)?;
     let dft = InverseRealDft { n, scale: norm.factor(Direction::Inverse, n) };
     widen([&x], |[x]| along(x, axis, true, false, |x| V::apply(dft, &[x])))
