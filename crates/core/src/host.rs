@@ -116,6 +116,17 @@ pub fn with_capacity<T>(len: usize) -> Result<Vec<T>> {
     }
 }
 
+/// The elements of an iterator, or an error instead of an abort when memory is exhausted: for as
+/// many as a tensor's axis is long, which of a tensor without elements may be any number.
+///
+/// # Errors
+/// `OutOfMemory` if the allocation is refused.
+pub fn collected<T>(all: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>> {
+    let mut v = with_capacity(all.len())?;
+    v.extend(all);
+    Ok(v)
+}
+
 #[cold]
 fn refused(len: usize, size: usize) -> Error {
     Error::memory(format!(

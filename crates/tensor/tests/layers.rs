@@ -2,7 +2,7 @@
 //! that is recorded has the bits of one that is not.
 
 use elinvar_core::philox::Stream;
-use elinvar_core::{Element, HostTensor, Result, Shape};
+use elinvar_core::{DType, Element, ErrorKind, HostTensor, Result, Shape};
 use elinvar_ops::catalogue as op;
 use elinvar_ops::catalogue::conv::Padding;
 use elinvar_ops::catalogue::grid_sample::{Padding as Outside, Sampling};
@@ -259,6 +259,20 @@ fn derivatives_of_attention_and_recurrent_nets() {
 /// The initial and final states of a recurrent network, in both directions and through layers.
 /// Gradients come from y, from all final states, and from each of them alone, which leaves some
 /// gates without a gradient.
+/// Before anything is computed: a product would be refused by a backend, not by the op.
+#[test]
+fn operands_of_recurrent_nets_have_one_dtype() {
+    let x = [some(&[3, 2, 2], 0), some(&[6, 2], 1), some(&[6, 2], 2), some(&[6], 3)];
+    for wrong in 0..x.len() {
+        let mut x = x.each_ref().map(T::detach);
+        x[wrong] = x[wrong].to_dtype(DType::Bool);
+        let w = RnnWeights { w_ih: &x[1], w_hh: &x[2], b_ih: Some(&x[3]), b_hh: None };
+        let e = op::gru(&x[0], None, &[w], RnnOptions::default()).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::DTypeMismatch, "operand {wrong}: {e}");
+        assert!(e.to_string().contains("gru: the input is"), "operand {wrong}: {e}");
+    }
+}
+
 #[test]
 fn derivatives_of_states() {
     let net = |gates: usize, inputs: usize| {

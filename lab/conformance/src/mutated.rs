@@ -11,7 +11,7 @@ use elinvar_core::{DType, ErrorKind, HostData, HostTensor, Layout, Result, Shape
 use elinvar_devices::{Any, Device};
 use elinvar_ops::Array;
 use elinvar_ops::args::{Args, Attr};
-use elinvar_tensor::Tensor;
+use elinvar_tensor::{Backward, Tensor};
 use std::collections::BTreeMap;
 
 /// An operand: memory and a look at it.
@@ -179,7 +179,7 @@ fn run(call: &Call, device: &Device) -> Result<Vec<HostTensor>> {
     let y = by_name(&Args { op: call.op.clone(), inputs, attrs: call.attrs.clone() })?;
     let mut all = y.iter().map(Tensor::to_host).collect::<Result<Vec<_>>>()?;
     for y in y.iter().filter(|y| y.is_tracked() && y.dtype().is_float()) {
-        let g = y.try_sum()?.try_backward()?;
+        let g = y.try_sum()?.try_backward_with(None, Backward::retain_graph())?;
         for g in variables.iter().filter_map(|x| g.get(x)) {
             all.push(g.to_host()?);
         }

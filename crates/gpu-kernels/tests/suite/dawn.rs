@@ -21,9 +21,9 @@ const TINT: Target = Target { dialect: Dialect::Tint, ..BARE };
 const MAX_WORDS: usize = 1 << 15;
 
 /// Kernels that are run, and random calls of each kind of work that they are taken of: a sample, or
-/// with `ELINVAR_WGSL` set each that is met.
+/// with `ELINVAR_DAWN` set each that is met.
 fn extent() -> (usize, usize) {
-    if std::env::var_os("ELINVAR_WGSL").is_some() { (usize::MAX, 24) } else { (48, 2) }
+    if std::env::var_os("ELINVAR_DAWN").is_some() { (usize::MAX, 24) } else { (48, 2) }
 }
 
 /// A launch, and the buffers before and after it.

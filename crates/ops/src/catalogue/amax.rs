@@ -29,7 +29,9 @@ impl Map<2> for Won {
 compile_map! { 2 Won; }
 
 impl<F: Folding> Op for Extreme<F> {
-    fn name(&self) -> &'static str {        "amax"    }
+    fn name(&self) -> &'static str {
+        "amax"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::BOTH
     }

@@ -14,7 +14,9 @@ pub struct Cast<C> {
 }
 
 impl<C: Casting> Op for Cast<C> {
-    fn name(&self) -> &'static str {        "cast"    }
+    fn name(&self) -> &'static str {
+        "cast"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

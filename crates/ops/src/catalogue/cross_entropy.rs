@@ -7,6 +7,7 @@ use super::classes::{Targets, check_weight, class_axis, over_classes};
 use super::reduction::{Reduced, Reduction, reduce, reduction, same_shape};
 use super::{eq, log_softmax, mul, neg, reshape, softmax, sub};
 use crate::prelude::*;
+use elinvar_core::host;
 use crate::rows::{STATS, stands_in};
 use crate::value::cast;
 
@@ -360,10 +361,10 @@ fn numbers<V: Value>(
         if classes > (end - first) as usize {
             return Err(Error::argument(format!("{op}: {classes} classes are more than there are numbers in f32")));
         }
-        Array::from_vec(x.device(), (first..).take(classes).map(f32::from_bits).collect(), &[classes])
+        Array::from_vec(x.device(), host::collected((0..classes).map(|i| f32::from_bits(first + i as u32)))?, &[classes])
     } else {
         let first = f64::MIN_POSITIVE.to_bits();
-        Array::from_vec(x.device(), (first..).take(classes).map(f64::from_bits).collect(), &[classes])
+        Array::from_vec(x.device(), host::collected((0..classes).map(|i| f64::from_bits(first + i as u64)))?, &[classes])
     };
     let class = V::from_array(class?);
     let wanted = reshape::to_shape(&targets.of_class(&class)?, targets.column()?.shape())?;

@@ -18,7 +18,9 @@ pub struct CumProd {
 }
 
 impl Op for CumProd {
-    fn name(&self) -> &'static str {        "cumprod"    }
+    fn name(&self) -> &'static str {
+        "cumprod"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

@@ -16,7 +16,9 @@ pub struct CumSum {
 }
 
 impl Op for CumSum {
-    fn name(&self) -> &'static str {        "cumsum"    }
+    fn name(&self) -> &'static str {
+        "cumsum"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -13,7 +13,9 @@ pub struct Embedding {
 }
 
 impl Op for Embedding {
-    fn name(&self) -> &'static str {        "embedding"    }
+    fn name(&self) -> &'static str {
+        "embedding"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

@@ -11,7 +11,9 @@ pub struct Expand {
 }
 
 impl Op for Expand {
-    fn name(&self) -> &'static str {        "expand"    }
+    fn name(&self) -> &'static str {
+        "expand"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

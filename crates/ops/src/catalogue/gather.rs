@@ -12,7 +12,9 @@ pub struct Gather {
 }
 
 impl Op for Gather {
-    fn name(&self) -> &'static str {        "gather"    }
+    fn name(&self) -> &'static str {
+        "gather"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

@@ -90,7 +90,9 @@ impl Blended {
 }
 
 impl Op for Blended {
-    fn name(&self) -> &'static str {        "interpolate"    }
+    fn name(&self) -> &'static str {
+        "interpolate"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }
@@ -341,8 +343,8 @@ fn named<V: Value>(a: &Args<V>, spatial: usize) -> Result<Interpolation> {
             Ok(Interpolation::Linear { align_corners })
         }
         _ => Err(Error::argument(format!(
-            "interpolate: mode {word} for {spatial} spatial axes; there are nearest, nearest-exact, area, and linear, \
-             bilinear, bicubic and trilinear for one, two, two and three axes"
+            "interpolate: mode {word} for {spatial} spatial axes; there are nearest, nearest-exact, area, and \
+             linear, bilinear, bicubic and trilinear for one, two, two and three axes"
         ))),
     }
 }

@@ -14,7 +14,9 @@ pub struct Linear {
 }
 
 impl Op for Linear {
-    fn name(&self) -> &'static str {        "linear"    }
+    fn name(&self) -> &'static str {
+        "linear"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

@@ -27,7 +27,9 @@ pub(super) fn precision<V: Value>(x: &V) -> Precision {
 }
 
 impl Op for Matmul {
-    fn name(&self) -> &'static str {        "matmul"    }
+    fn name(&self) -> &'static str {
+        "matmul"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

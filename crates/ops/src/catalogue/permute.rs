@@ -10,7 +10,9 @@ pub struct Permute {
 }
 
 impl Op for Permute {
-    fn name(&self) -> &'static str {        "permute"    }
+    fn name(&self) -> &'static str {
+        "permute"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -18,7 +18,9 @@ pub struct Prod {
 }
 
 impl Op for Prod {
-    fn name(&self) -> &'static str {        "prod"    }
+    fn name(&self) -> &'static str {
+        "prod"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

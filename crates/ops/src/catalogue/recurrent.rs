@@ -40,7 +40,7 @@ pub struct RnnOptions {
     pub bidirectional: bool,
 }
 
-/// Checks shapes; returns the shape of each state of a layer.
+/// Checks dtypes and shapes; returns the shape of each state of a layer.
 fn check<V: Value, C: Cell>(
     x: &V,
     states: Option<&[&V]>,
@@ -98,9 +98,9 @@ fn check<V: Value, C: Cell>(
             ("w_hr", projections.get(k).copied(), &[p, h]),
         ];
         for (name, v, shape) in wanted {
-            if let Some(v) = v
-                && v.shape()[..] != *shape
-            {
+            let Some(v) = v else { continue };
+            check_dtype(op, name, v, x)?;
+            if v.shape()[..] != *shape {
                 return Err(Error::shape(format!(
                     "{op}: {name} {} of layer {} should have shape {shape:?}",
                     v.shape(),
@@ -112,9 +112,20 @@ fn check<V: Value, C: Cell>(
     // The output is the first state.
     let sizes = [p, h];
     for (s, size) in states.into_iter().flatten().zip(sizes) {
+        check_dtype(op, "an initial state", *s, x)?;
         check_state(op, *s, [weights.len(), n, size])?;
     }
     sizes[..C::STATES].iter().map(|&size| Shape::new(&[n, size])).collect()
+}
+
+fn check_dtype<V: Value>(op: &str, name: &str, v: &V, x: &V) -> Result<()> {
+    match (v.dtype(), x.dtype()) {
+        (v, x) if v != x => Err(Error::dtype(format!("{op}: the input is {x}, and {name} {v}"))),
+        (_, x) if !x.is_float() => {
+            Err(Error::dtype(format!("{op}: not defined for {x}; convert with to_dtype to a float type")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_state<V: Value>(op: &str, state: &V, wanted: [usize; 3]) -> Result<()> {

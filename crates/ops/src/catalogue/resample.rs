@@ -56,26 +56,31 @@ pub(super) struct Taps {
 }
 
 impl Taps {
+    /// The taps of `out` outputs, of which `of` gives those of one, in order. Memory comes first: a
+    /// size that was asked for may be any number.
     fn collect(
         axis: usize,
         n: usize,
         out: usize,
-        count: usize,
-        mut of: impl FnMut(usize, &mut dyn FnMut(usize, f64)),
+        of: impl Fn(usize, &mut dyn FnMut(usize, f64) -> Result<()>) -> Result<()>,
     ) -> Result<Taps> {
-        let mut taps = host::with_capacity(count)?;
-        for _ in 0..count {
+        let unused = || -> Result<_> {
             let (mut index, mut weight) = (host::with_capacity(out)?, host::with_capacity(out)?);
             index.resize(out, n as i64);
             weight.resize(out, 0.0);
-            taps.push((index, weight));
-        }
+            Ok((index, weight))
+        };
+        let mut taps = vec![unused()?];
         for i in 0..out {
             let mut k = 0;
             of(i, &mut |element, weight| {
+                if k == taps.len() {
+                    taps.push(unused()?);
+                }
                 (taps[k].0[i], taps[k].1[i]) = (element as i64, weight);
                 k += 1;
-            });
+                Ok(())
+            })?;
         }
         Ok(Taps { axis, n, taps: taps.into() })
     }
@@ -83,14 +88,15 @@ impl Taps {
     /// The four neighbours of each output, whose position is `ratio` times its own; neighbours
     /// outside of the axis are its ends.
     pub(super) fn cubic(axis: usize, n: usize, out: usize, ratio: f64, align_corners: bool) -> Result<Taps> {
-        Taps::collect(axis, n, out, 4, |i, tap| {
+        Taps::collect(axis, n, out, |i, tap| {
             let at = if align_corners { i as f64 * ratio } else { (i as f64 + 0.5) * ratio - 0.5 };
             let left = at.floor().min(n as f64 - 1.0);
             let t = (at - left).clamp(0.0, 1.0);
             for k in 0..4 {
                 let element = (left + k as f64 - 1.0).clamp(0.0, n as f64 - 1.0);
-                tap(element as usize, Filter::Cubic.at(t + 1.0 - k as f64));
+                tap(element as usize, Filter::Cubic.at(t + 1.0 - k as f64))?;
             }
+            Ok(())
         })
     }
 
@@ -105,14 +111,14 @@ impl Taps {
             let to = ((middle + reach + 0.5) as usize).min(n);
             (middle, from.min(to), to)
         };
-        let count = (0..out).map(|i| range(i).2 - range(i).1).max().unwrap_or(0).max(1);
-        Taps::collect(axis, n, out, count, |i, tap| {
+        Taps::collect(axis, n, out, |i, tap| {
             let (middle, from, to) = range(i);
             let weight = |j: usize| filter.at((j as f64 - middle + 0.5) / wide);
             let sum: f64 = (from..to).map(weight).sum();
             for j in from..to {
-                tap(j, if sum == 0.0 { 0.0 } else { weight(j) / sum });
+                tap(j, if sum == 0.0 { 0.0 } else { weight(j) / sum })?;
             }
+            Ok(())
         })
     }
 

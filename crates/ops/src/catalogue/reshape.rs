@@ -11,7 +11,9 @@ pub struct Reshape {
 }
 
 impl Op for Reshape {
-    fn name(&self) -> &'static str {        "reshape"    }
+    fn name(&self) -> &'static str {
+        "reshape"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -20,7 +20,9 @@ use elinvar_core::philox::Stream;
 pub struct Sdpa(pub Attention);
 
 impl Op for Sdpa {
-    fn name(&self) -> &'static str {        "scaled_dot_product_attention"    }
+    fn name(&self) -> &'static str {
+        "scaled_dot_product_attention"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::BOTH
     }

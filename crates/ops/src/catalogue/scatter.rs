@@ -17,7 +17,9 @@ pub struct ScatterOp {
 }
 
 impl Op for ScatterOp {
-    fn name(&self) -> &'static str {        "scatter"    }
+    fn name(&self) -> &'static str {
+        "scatter"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

@@ -16,7 +16,9 @@ pub struct SliceAssign {
 }
 
 impl Op for SliceAssign {
-    fn name(&self) -> &'static str {        "slice_assign"    }
+    fn name(&self) -> &'static str {
+        "slice_assign"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

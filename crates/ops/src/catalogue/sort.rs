@@ -18,7 +18,9 @@ pub struct Sort {
 }
 
 impl Op for Sort {
-    fn name(&self) -> &'static str {        "sort"    }
+    fn name(&self) -> &'static str {
+        "sort"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::OUTPUTS
     }

@@ -24,7 +24,9 @@ impl Split {
 }
 
 impl Op for Split {
-    fn name(&self) -> &'static str {        "split"    }
+    fn name(&self) -> &'static str {
+        "split"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -14,7 +14,9 @@ pub struct Sum {
 }
 
 impl Op for Sum {
-    fn name(&self) -> &'static str {        "sum"    }
+    fn name(&self) -> &'static str {
+        "sum"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

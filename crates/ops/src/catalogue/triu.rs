@@ -3,6 +3,7 @@
 use super::{reshape, view};
 use crate::array;
 use crate::prelude::*;
+use elinvar_core::host;
 
 /// The elements of the last two axes on one side of a diagonal, and on it; 0 elsewhere. Linear, so
 /// it is its own gradient.
@@ -31,7 +32,9 @@ impl Map<3> for Side {
 compile_map! { 3 Side; }
 
 impl Op for Triangle {
-    fn name(&self) -> &'static str {        "triangle"    }
+    fn name(&self) -> &'static str {
+        "triangle"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }
@@ -41,8 +44,8 @@ impl Op for Triangle {
         // A diagonal that meets a row outside of the matrix is clamped to the number of columns.
         let meets = |row: usize| (row as isize).saturating_add(self.diagonal).clamp(-1, cols as isize) as f64;
         let numbers = |v: Vec<f64>, shape: &[usize]| Array::from_f64s(x.device(), v, shape, x.dtype());
-        let meets = numbers((0..rows).map(meets).collect(), &[rows, 1])?;
-        let columns = numbers((0..cols).map(|column| column as f64).collect(), &[cols])?;
+        let meets = numbers(host::collected((0..rows).map(meets))?, &[rows, 1])?;
+        let columns = numbers(host::collected((0..cols).map(|column| column as f64))?, &[cols])?;
         Ok(Outputs::from_buf([array::map(&Side { upper: self.upper }, [x, &meets, &columns])?]))
     }
     fn backward<V: Value>(&self, _: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {

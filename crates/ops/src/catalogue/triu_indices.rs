@@ -1,23 +1,26 @@
 //! triu_indices: where the upper triangle of a matrix is.
 
-use super::tril_indices::numbers;
+use super::tril_indices::{below, numbers};
 use crate::backend::Memory;
 use crate::prelude::*;
 
 /// The rows and columns (i64, [2, n]) of the elements of a `rows` x `columns` matrix on the
-/// diagonal
-/// `offset` above the main one and above it, row by row.
+/// diagonal `offset` above the main one and above it, row by row.
 ///
 /// # Errors
-/// `OutOfMemory`, also on the host.
+/// `OutOfMemory`, also on the host; more indices than there are addresses.
 pub fn on<B: Backend>(
     device: &<B as Memory>::Device,
     rows: usize,
     columns: usize,
     offset: isize,
 ) -> Result<Array<B>> {
-    let start = |row: usize| (row as isize).saturating_add(offset).clamp(0, columns as isize) as usize;
-    numbers(device, rows, |row| start(row)..columns)
+    // Turned by 180 degrees, they are the lower triangle.
+    let n = below(rows, columns, columns as i128 - rows as i128 - offset as i128);
+    // No later row has a column right of the diagonal.
+    let end = (columns as i128 - offset as i128).clamp(0, rows as i128) as usize;
+    let start = |row: usize| (row as isize).saturating_add(offset).max(0) as usize;
+    numbers(device, n, 0..end, |row| start(row)..columns)
 }
 
 /// [`on`] the device of `like`, of which nothing else counts.

@@ -56,7 +56,9 @@ pub struct Unfold {
 }
 
 impl Op for Unfold {
-    fn name(&self) -> &'static str {        "unfold"    }
+    fn name(&self) -> &'static str {
+        "unfold"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -16,7 +16,9 @@ pub struct UnfoldDim {
 }
 
 impl Op for UnfoldDim {
-    fn name(&self) -> &'static str {        "unfold_dim"    }
+    fn name(&self) -> &'static str {
+        "unfold_dim"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

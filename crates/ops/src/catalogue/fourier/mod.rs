@@ -18,6 +18,7 @@ pub mod windows;
 
 use crate::backend::{FourierKind, Fused};
 use crate::prelude::*;
+use elinvar_core::host;
 
 /// By which number results are multiplied: PyTorch's `norm`. n is the transform's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -108,6 +109,12 @@ pub(super) fn fused<B: Backend>(
         FourierKind::Real => Shape::new(&[before, after, n / 2 + 1, 2])?,
         FourierKind::InverseReal => Shape::new(&[before, after, n])?,
     };
+    if shape.numel() == 0 {
+        // Of no rows, n may be any number: there are no tables to make.
+        return Array::full(x.device(), &shape, Scalar::Float(0.0), x.dtype());
+    }
+    // Tables of as many numbers are made before there is a result. Of a view, n is no size of memory.
+    drop(host::with_capacity::<[f64; 2]>(n)?);
     let work = Fused::Fourier { kind, n, scale };
     if let Some(all) = B::fused(x.device(), &work, &[x.view()])? {
         let y = all.into_iter().next().expect("a transform has one result");

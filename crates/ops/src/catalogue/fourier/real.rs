@@ -12,6 +12,7 @@ use crate::backend::FourierKind;
 use crate::catalogue::pad::{Mode, pad};
 use crate::catalogue::{add, concat, flip, fma, mul, narrow, select, where_};
 use crate::prelude::*;
+use elinvar_core::host;
 
 /// [before, after, n] to [before, after, n / 2 + 1, 2], of f32 or f64.
 #[derive(Clone, Copy, Debug)]
@@ -78,13 +79,13 @@ fn is_alone(k: usize, n: usize) -> bool {
 
 /// 1 for the elements that stand for themselves alone, `other` for those that stand for two.
 fn weights<V: Value>(like: &V, n: usize, other: f64) -> Result<V> {
-    let all = (0..=n / 2).map(|k| if is_alone(k, n) { 1.0 } else { other }).collect();
+    let all = host::collected((0..n / 2 + 1).map(|k| if is_alone(k, n) { 1.0 } else { other }))?;
     Ok(V::from_array(Array::from_f64s(like.device(), all, &[n / 2 + 1, 1], like.dtype())?))
 }
 
 /// `x` [rows, h, 2], without the imaginary parts that real numbers do not have.
 fn real_ends<B: Backend>(x: &Array<B>, n: usize) -> Result<Array<B>> {
-    let is_read = (0..=n / 2).flat_map(|k| [true, !is_alone(k, n)]).collect();
+    let is_read = host::collected((0..2 * (n / 2 + 1)).map(|i| i % 2 == 0 || !is_alone(i / 2, n)))?;
     let is_read = Array::from_vec(x.device(), is_read, &[n / 2 + 1, 2])?;
     where_(&is_read, x, &x.scalar_like(0.0)?)
 }

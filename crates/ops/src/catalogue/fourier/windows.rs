@@ -2,6 +2,7 @@
 
 use super::tables::root_of_unity;
 use crate::prelude::*;
+use elinvar_core::host;
 
 /// A function that is multiplied with the windows of a short-time transform.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,20 +56,18 @@ impl Window {
         }
         let n = if periodic { length } else { length.saturating_sub(1) };
         let cos = |k: usize| root_of_unity(k % n, n)[0];
-        Ok((0..length)
-            .map(|k| {
-                let from_middle = 2.0 * k as f64 / n as f64 - 1.0;
-                match self {
-                    Window::Bartlett => 1.0 - from_middle.abs(),
-                    Window::Blackman => 0.42 - 0.5 * cos(k) + 0.08 * cos(2 * k),
-                    Window::Hamming { alpha, beta } => alpha - beta * cos(k),
-                    Window::Hann => 0.5 - 0.5 * cos(k),
-                    Window::Kaiser { beta } => {
-                        bessel_i0(beta * (1.0 - from_middle * from_middle).max(0.0).sqrt()) / bessel_i0(beta)
-                    }
+        host::collected((0..length).map(|k| {
+            let from_middle = 2.0 * k as f64 / n as f64 - 1.0;
+            match self {
+                Window::Bartlett => 1.0 - from_middle.abs(),
+                Window::Blackman => 0.42 - 0.5 * cos(k) + 0.08 * cos(2 * k),
+                Window::Hamming { alpha, beta } => alpha - beta * cos(k),
+                Window::Hann => 0.5 - 0.5 * cos(k),
+                Window::Kaiser { beta } => {
+                    bessel_i0(beta * (1.0 - from_middle * from_middle).max(0.0).sqrt()) / bessel_i0(beta)
                 }
-            })
-            .collect())
+            }
+        }))
     }
 }
 

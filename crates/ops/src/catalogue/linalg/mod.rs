@@ -28,6 +28,7 @@ use super::view::{self, Part, Run};
 use super::{amax, eq, expand, reshape, sub, transpose, where_};
 use crate::prelude::*;
 use crate::value::cast;
+use elinvar_core::host;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -158,7 +159,7 @@ pub(super) fn assembled<V: Value>(blocks: &[(&V, usize, usize)], m: usize, n: us
 
 /// The m x n matrix with ones on its diagonal, [1, m, n].
 pub(super) fn eye<V: Value>(like: &V, m: usize, n: usize) -> Result<V> {
-    let all = (0..m * n).map(|i| f64::from(i / n.max(1) == i % n.max(1))).collect();
+    let all = host::collected((0..m * n).map(|i| f64::from(i / n.max(1) == i % n.max(1))))?;
     Ok(V::from_array(Array::from_f64s(like.device(), all, &[1, m, n], like.dtype())?))
 }
 
@@ -170,7 +171,7 @@ pub(super) fn units<V: Value>(like: &V, lead: &[usize], m: usize, n: usize) -> R
 /// 0, 1, .. as floats like x, of this shape.
 pub(super) fn numbers<V: Value>(like: &V, shape: &[usize]) -> Result<V> {
     let n: usize = shape.iter().product();
-    let all = (0..n).map(|i| i as f64).collect();
+    let all = host::collected((0..n).map(|i| i as f64))?;
     Ok(V::from_array(Array::from_f64s(like.device(), all, shape, like.dtype())?))
 }
 
