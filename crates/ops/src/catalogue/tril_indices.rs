@@ -23,8 +23,8 @@ pub fn on<B: Backend>(
     numbers(device, n, first..rows, |row| 0..end(row) as usize)
 }
 
-/// The elements of a matrix on a diagonal and below it, counted without a look at each row: a number of
-/// rows is no size that memory must hold.
+/// The elements of a matrix on a diagonal and below it, counted without a look at each row: a
+/// number of rows is no size that memory must hold.
 pub(super) fn below(rows: usize, columns: usize, offset: i128) -> Option<usize> {
     let (rows, columns) = (rows as i128, columns as i128);
     let first = (-offset).clamp(0, rows);

@@ -113,7 +113,8 @@ pub(super) fn fused<B: Backend>(
         // Of no rows, n may be any number: there are no tables to make.
         return Array::full(x.device(), &shape, Scalar::Float(0.0), x.dtype());
     }
-    // Tables of as many numbers are made before there is a result. Of a view, n is no size of memory.
+    // Tables of as many numbers are made before there is a result. Of a view, n is no size of
+    // memory.
     drop(host::with_capacity::<[f64; 2]>(n)?);
     let work = Fused::Fourier { kind, n, scale };
     if let Some(all) = B::fused(x.device(), &work, &[x.view()])? {
