@@ -116,14 +116,23 @@ pub fn says_what_is_missing() -> Result<(), String> {
     Ok(())
 }
 
+/// The most bytes that the program may have on x86-64 Linux (ADR 32).
+const MOST_BYTES: usize = 18_000_000;
+
 /// Is the program stripped, as the profile of releases asks? A package with a profile of its own is
-/// not. Known of ELF files, by the name of the section.
-pub fn is_stripped() -> Result<(), String> {
+/// not. Known of ELF files, by the name of the section. Then also its size is checked, where it has
+/// a limit.
+pub fn is_small() -> Result<(), String> {
     let path = built()?.join("elinvar").with_extension(env::consts::EXE_EXTENSION);
     let bytes = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let symbols: &[u8] = b"\0.symtab\0";
-    match bytes.starts_with(b"\x7fELF") && bytes.windows(symbols.len()).any(|w| w == symbols) {
-        true => Err(format!("{} has its symbols, in {} bytes", path.display(), bytes.len())),
-        false => Ok(()),
+    let (is_elf, len) = (bytes.starts_with(b"\x7fELF"), bytes.len());
+    println!("{}: {len} bytes", path.display());
+    if is_elf && bytes.windows(symbols.len()).any(|w| w == symbols) {
+        return Err(format!("{} has its symbols, in {len} bytes", path.display()));
     }
+    if is_elf && cfg!(target_arch = "x86_64") && len > MOST_BYTES {
+        return Err(format!("{} has {len} bytes; ADR 32 allows {MOST_BYTES}", path.display()));
+    }
+    Ok(())
 }
