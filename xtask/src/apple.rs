@@ -40,8 +40,6 @@ const CHECKS: [&str; 23] = [
     "--test=metal",
     "--test=arithmetic",
 ];
-/// Nothing of it runs but the compiler's macros, for less time than optimising them takes.
-const UNOPTIMISED: [&str; 2] = ["--config", "profile.dev.package.\"*\".opt-level=0"];
 
 /// Checks it.
 pub fn apple() -> ExitCode {
@@ -62,7 +60,6 @@ pub fn check() -> Outcome {
     };
     let Ok(target) = target() else { return Outcome::Failed("the target directory is not known".into()) };
     let mut command = cargo(&CHECKS);
-    command.args(UNOPTIMISED);
     // Another compiler's artifacts cannot be reused.
     command.env("CARGO_TARGET_DIR", target.join("apple")).env("RUSTFLAGS", "-D warnings");
     if let Std::Source(rustc) = &std {

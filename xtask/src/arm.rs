@@ -143,13 +143,13 @@ impl Tools {
         let program = home()?.join(TARGET).join("release/elinvar");
         let scratch = Scratch::new("arm");
         for model in ["mlp", "cnn", "transformer"] {
-            let want = weights(&mut cargo(&PROGRAM), &scratch, (model, "off"), "cpu")?;
+            let want = weights(&mut cargo(&PROGRAM), &scratch, (model, "off"), "cpu", &[])?;
             println!("{model:12} {:19} {want}", env::consts::ARCH);
             let [qemu, args @ ..] = self.emulator(NEWEST);
             for (isa, threads) in [("neon", "1"), ("neon", "2"), ("neon", "3"), ("plain", "2")] {
                 let mut there = Command::new(qemu);
                 there.args(args).arg(&program).current_dir(root()).env(ISA, isa).env(THREADS, threads);
-                let got = weights(&mut there, &scratch, (model, "off"), "cpu")?;
+                let got = weights(&mut there, &scratch, (model, "off"), "cpu", &[])?;
                 println!("{model:12} {isa:6} {threads} threads    {got}");
                 if got != want {
                     return Err(format!("{model} on {isa} with {threads} threads has other weights"));

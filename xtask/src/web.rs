@@ -215,7 +215,7 @@ fn run_conformance() -> Result<(), String> {
     }
     let scratch = Scratch::new("web");
     for model in ["mlp", "cnn"] {
-        let want = weights(&mut program::elinvar()?, &scratch, (model, "off"), "cpu")?;
+        let want = weights(&mut program::elinvar()?, &scratch, (model, "off"), "cpu", &[])?;
         let want = want.rsplit(' ').next().unwrap_or_default();
         let got = there.remove(model).unwrap_or_default();
         if got.len() != 2 || got.iter().any(|got| *got != want) {

@@ -118,26 +118,6 @@ fn a_worker_that_is_killed_ends_the_others_and_nothing_is_lost() {
     }
 }
 
-/// A worker on the processor and one on a GPU: with batch norm over all shards, and with gradients
-/// that are sent one by one.
-#[test]
-fn a_processor_and_a_gpu_share_a_training() {
-    let dir = tempfile::tempdir().unwrap();
-    let devices = program(&["devices"], dir.path()).output().unwrap();
-    if !String::from_utf8_lossy(&devices.stdout).lines().any(|l| l.starts_with("vulkan:0")) {
-        println!("SKIPPED: no Vulkan device; Debian's package mesa-vulkan-drivers has one");
-        return;
-    }
-    let run = |more: &[&str], device: &str| {
-        let args = ["train", "digits", "--epochs", "1", "--shards", "8", "--batch", "512", "--quiet"];
-        let args = [&args[..], more, &["--out", "mixed", "--device", device]].concat();
-        hash(&program(&args, dir.path()).output().unwrap())
-    };
-    let cnn = ["--model", "cnn", "--sync-batch-norm"];
-    assert_eq!(run(&cnn, "cpu,vulkan:0"), run(&cnn, "cpu"));
-    assert_eq!(run(&["--bucket-bytes", "1"], "vulkan:0,cpu"), run(&[], "cpu"));
-}
-
 /// The launcher ends all workers and says which one was the first.
 #[cfg(target_os = "linux")]
 #[test]

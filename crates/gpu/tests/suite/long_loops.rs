@@ -14,9 +14,9 @@ fn check<D: Driver>(d: &GpuDevice<D>, n: usize, only: impl Fn(&LongCase) -> bool
 fn vulkans_long_loops_have_the_references_bits() {
     let Some(d) = super::vulkan() else { return };
     println!("{:?}", d.info().unwrap().max_loop_iterations);
-    for n in [70_000, 300_000] {
-        check(&d, n, |_| true);
-    }
+    check(&d, 70_000, |_| true);
+    // Of several times the passes that it takes, what few invocations do.
+    check(&d, 300_000, |c| !c.wide);
 }
 
 /// Loops are cut more often than the device asks for.

@@ -7,7 +7,7 @@ use elinvar_conformance::refusal::{lacks_f64, says_no_f64};
 use elinvar_conformance::run::same;
 use elinvar_conformance::sample;
 use elinvar_core::{DType, HostTensor};
-use elinvar_devices::{Any, devices};
+use elinvar_devices::{Any, DeviceInfo, devices};
 use elinvar_ops::Array;
 use elinvar_reference::{Reference, ReferenceDevice};
 
@@ -33,6 +33,15 @@ fn with(case: &Case, dtype: DType) -> Case {
     case
 }
 
+/// Is this case left out on a device? A software device spends nearly all its time on compiling
+/// kernels. There, every op has one of the types: of two such devices (Vulkan and WebGPU on the
+/// same software) one has the other half.
+fn is_left_out(devices: &[DeviceInfo], device: usize, op: usize, dtype: usize) -> bool {
+    let is_software = |d: &DeviceInfo| d.properties.class == "software";
+    let before = devices[..device].iter().filter(|d| is_software(d)).count();
+    is_software(&devices[device]) && !(before + op + dtype).is_multiple_of(2)
+}
+
 /// Results and gradients, or the kind of error, are those of the reference.
 #[test]
 fn every_op_has_the_references_bits_with_floats_of_one_byte() {
@@ -41,11 +50,14 @@ fn every_op_has_the_references_bits_with_floats_of_one_byte() {
     cases.dedup_by(|a, b| a.op == b.op);
     let devices = devices().unwrap();
     let mut computed = 0;
-    for dtype in DType::STORAGE.into_iter().filter(|d| d.size() == 1) {
-        for case in cases.iter().map(|c| with(c, dtype)) {
+    for (k, dtype) in DType::STORAGE.into_iter().filter(|d| d.size() == 1).enumerate() {
+        for (op, case) in cases.iter().map(|c| with(c, dtype)).enumerate() {
             let want = execute::<Reference>(&case, &ReferenceDevice);
             computed += usize::from(want.is_ok());
-            for d in &devices {
+            for (place, d) in devices.iter().enumerate() {
+                if is_left_out(&devices, place, op, k) {
+                    continue;
+                }
                 match (&want, execute::<Any>(&case, &d.device)) {
                     (Ok(want), Ok(got)) => {
                         same(&got, want)

@@ -16,6 +16,21 @@ pub(super) const PREFETCH_ALL_ROWS: usize = 12;
 /// set of eight lines.
 const PREFETCH_TERMS: usize = 6;
 
+/// Adds one term to a row of sums. By places and not by an iterator, which in a build without
+/// optimisation copies the registers several times.
+///
+/// # Safety
+/// The processor has the registers.
+#[inline(always)]
+pub(super) unsafe fn fma_row<V: Vector, const W: usize>(sums: &mut [V; W], lhs: V, rhs: &[V; W]) {
+    let mut v = 0;
+    while v < W {
+        // SAFETY: the caller's.
+        sums[v] = unsafe { lhs.fma(rhs[v], sums[v]) };
+        v += 1;
+    }
+}
+
 /// Where a tile's columns come from.
 pub(crate) trait ColumnsOfB<V: Vector>: Copy {
     /// Does a term take so many loads that four rows do not hide them?
@@ -350,9 +365,7 @@ impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
                         let rhs = b.load_term::<R, W>();
                         each_row!(R, up to 14, r => {
                             let lhs = V::splat(a.element(r, t));
-                            for (sum, rhs) in sums[r].iter_mut().zip(rhs) {
-                                *sum = lhs.fma(rhs, *sum);
-                            }
+                            fma_row(&mut sums[r], lhs, &rhs);
                         });
                         a.between_terms();
                     });
@@ -365,9 +378,7 @@ impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
                     each_row!(R, up to 14, r => {
                         a.row(r);
                         let lhs = V::splat(a.element(r, 0));
-                        for (sum, rhs) in sums[r].iter_mut().zip(rhs) {
-                            *sum = lhs.fma(rhs, *sum);
-                        }
+                        fma_row(&mut sums[r], lhs, &rhs);
                     });
                     a.advance(1);
                 }

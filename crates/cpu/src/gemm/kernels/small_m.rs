@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::a_rows::each_row;
+use super::register_tile::fma_row;
 use crate::elementwise::real::Real;
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_simd::LINE;
@@ -199,9 +200,7 @@ impl<V: Vector> SmallMTile<V> {
                     }
                     each_row!(R, up to 14, r => {
                         let lhs = V::splat(*self.a.offset(r as isize * self.step).add(t));
-                        for (sum, rhs) in sums[r].iter_mut().zip(rhs) {
-                            *sum = lhs.fma(rhs, *sum);
-                        }
+                        fma_row(&mut sums[r], lhs, &rhs);
                     });
                     t += 1;
                 }
