@@ -252,8 +252,8 @@ pub(crate) fn golden() -> Result<PathBuf, Outcome> {
     })
 }
 
-/// Variables by which Cargo takes for documentation what `cargo clippy` has just checked, instead of
-/// checking all crates again: those that Clippy sets itself (`src/main.rs` of Clippy). Without
+/// Variables by which Cargo takes for documentation what `cargo clippy` has just checked, instead
+/// of checking all crates again: those that Clippy sets itself (`src/main.rs` of Clippy). Without
 /// Clippy's compiler, or where it sets others, the crates are checked twice.
 fn clippys_checks() -> Vec<(&'static str, &'static str)> {
     static DRIVER: OnceLock<Option<String>> = OnceLock::new();
