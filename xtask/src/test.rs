@@ -97,11 +97,18 @@ fn steps() -> Vec<Step> {
     step("apple, check", Box::new(crate::apple::check));
     step("aarch64, check", Box::new(crate::arm::check));
     // The tests of the GPU backend, which ran before, are skipped by themselves without a device.
-    // Random calls on Vulkan are among them: most of their time goes into compiling kernels, and
-    // the optimised program would ask for the same.
     step(
         "vulkan, kernels watched",
         Box::new(|| vulkan::there().or_else(vulkan::layer).unwrap_or_else(watch_kernels)),
+    );
+    // Those tests draw calls of each kind of work; the program, of linear algebra and Fourier
+    // transforms, too.
+    step(
+        "vulkan, random calls",
+        Box::new(|| {
+            vulkan::there()
+                .unwrap_or_else(|| conformance("vulkan:0", &["--random", "10"], &[vulkan::UNOPTIMIZED]))
+        }),
     );
     step("capabilities", Box::new(crate::capabilities::check));
     step("wasm", Box::new(web::conformance));
