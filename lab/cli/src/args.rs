@@ -4,6 +4,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, value_parser};
 use elinvar_cli_support::completions::Completions;
 use elinvar_cli_support::positive;
+use elinvar_conformance::equal::{self, Kind};
 use elinvar_ulp as ulp;
 use std::path::PathBuf;
 
@@ -96,6 +97,14 @@ pub struct Ulp {
     pub threads: Option<u32>,
 }
 
+/// What calls can be drawn of, by its name.
+fn kind(name: &str) -> Result<Kind, String> {
+    equal::kinds().find(|kind| kind.name() == name).ok_or_else(|| {
+        let all: Vec<String> = equal::kinds().map(|kind| kind.name()).collect();
+        format!("calls are drawn of {}", all.join(", "))
+    })
+}
+
 /// Compare what the ops give with what they must give
 ///
 /// The exit status is 1 if a case fails.
@@ -124,6 +133,19 @@ pub struct Conformance {
     /// Another number draws other calls
     #[arg(long, default_value_t = 0, requires = "random")]
     pub seed: u64,
+    /// The first of the calls of each kind: with --random 1, one call alone
+    #[arg(long, default_value_t = 0, requires = "random")]
+    pub round: usize,
+    /// Draw calls of this kind of work, or of this op of linear algebra or Fourier transforms,
+    /// alone, and compare no cases; may be repeated
+    #[arg(
+        long = "kind",
+        value_name = "NAME",
+        requires = "random",
+        conflicts_with_all = ["golden", "ops", "part"],
+        value_parser = kind
+    )]
+    pub kinds: Vec<Kind>,
     /// Print how each backend runs each op, as a table in Markdown, instead
     #[arg(long, conflicts_with_all = ["golden", "ops", "part", "random"])]
     pub table: bool,

@@ -23,13 +23,16 @@ fn stderr(o: &Output) -> &str {
 #[test]
 fn wrong_command_lines_are_told_with_status_2() {
     let dir = tempfile::tempdir().unwrap();
-    let rows: [(&[&str], &str); 9] = [
+    let rows: [(&[&str], &str); 12] = [
         (&[], "Usage: elinvar-lab <COMMAND>"),
         (&["bench", "--count", "--all"], "cannot be used with"),
         (&["bench", "--count", "--profile"], "cannot be used with"),
         (&["gates", "--seconds", "0"], "it must be a positive number"),
         (&["train"], "unrecognized subcommand 'train'"),
         (&["conformance", "--part", "3/2"], "a part is K/N, with K from 1 to N"),
+        (&["conformance", "--random", "1", "--kind", "poem"], "invalid value 'poem'"),
+        (&["conformance", "--kind", "svd"], "--random <CALLS>"),
+        (&["conformance", "--random", "1", "--kind", "svd", "--op", "add"], "cannot be used with"),
         (&["ulp", "foo"], "invalid value 'foo'"),
         (&["bench", "--threads", "0"], "0 is not in 1..=1024"),
         (&["bench", "--seconds", "0"], "it must be a positive number"),
@@ -62,6 +65,16 @@ fn what_fails_is_told_in_a_sentence() {
         assert!(text.ends_with('\n') && text.lines().count() == 1, "{args:?}: {text}");
         assert!(o.stdout.is_empty(), "{args:?}: {}", stdout(&o));
     }
+}
+
+/// Without cases, and one call of a run alone.
+#[test]
+fn random_calls_are_of_the_kinds_that_are_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let calls = ["conformance", "--random", "2", "--round", "3", "--seed", "1"];
+    let o = lab(&[&calls[..], &["--kind", "fft", "--kind", "Upload"]].concat(), dir.path());
+    let line = |kind| format!("2 of 2 random calls of {kind} give the bits of the reference\n");
+    assert!(o.status.success() && stdout(&o) == line("Upload") + &line("fft"), "{o:?}");
 }
 
 #[test]

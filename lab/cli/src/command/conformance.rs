@@ -3,8 +3,8 @@
 use crate::args::Conformance;
 use elinvar::{Any, Device, Result};
 use elinvar_cli_support::Verdict;
-use elinvar_conformance::equal::{Plan, draw, equal, named};
-use elinvar_conformance::{Options, capabilities, fast, suite};
+use elinvar_conformance::equal::{Kind, kinds};
+use elinvar_conformance::{Options, Summary, capabilities, fast, suite};
 use std::io::Write;
 
 /// Runs the suite and prints its report. Scripts read the last line, the totals.
@@ -14,13 +14,34 @@ pub fn run(args: &Conformance, out: &mut dyn Write) -> Result<Verdict> {
         return Ok(Verdict::Good);
     }
     let device = Device::parse(&args.device)?;
-    let options = Options { golden: args.golden.clone(), only: args.ops.clone(), part: args.part, device };
+    let totals = if args.kinds.is_empty() { Some(cases(args, &device, out)?) } else { None };
+    let mut good = totals.as_ref().is_none_or(|(_, good)| *good);
+    good &= args.random == 0 || random(args, &device, out)? == 0;
+    // There are none unless the environment enables validation, and then none are expected.
+    let heard = elinvar::device::validation_messages();
+    if !heard.is_empty() {
+        writeln!(out, "{} messages of Vulkan's validation layer", heard.len())?;
+    }
+    if let Some((totals, _)) = totals {
+        writeln!(out, "{totals}")?;
+    }
+    Ok(if good && heard.is_empty() { Verdict::Good } else { Verdict::Bad })
+}
+
+/// Compares all cases that are asked for; their totals, and whether all are right.
+fn cases(args: &Conformance, device: &Device, out: &mut dyn Write) -> Result<(Summary, bool)> {
+    let options = Options {
+        golden: args.golden.clone(),
+        only: args.ops.clone(),
+        part: args.part,
+        device: device.clone(),
+    };
     let summary = suite(&options, out)?;
     let mut good = summary.is_good();
     // `Precision::Fast` uses other kernels, for which there are no golden cases.
     let first = args.part.is_none_or(|(k, _)| k == 1);
     if first && (options.only.is_empty() || options.only.iter().any(|op| op == "matmul")) {
-        let found = fast::products::<Any>(&options.device, &fast::SIZES)?;
+        let found = fast::products::<Any>(device, &fast::SIZES)?;
         let (tried, wrong) = (found.tried, found.wrong.len());
         writeln!(
             out,
@@ -30,31 +51,17 @@ pub fn run(args: &Conformance, out: &mut dyn Write) -> Result<Verdict> {
         found.wrong.iter().try_for_each(|what| writeln!(out, "  {what}"))?;
         good &= wrong == 0;
     }
-    good &= args.random == 0 || random(args, &options.device, out)? == 0;
-    // There are none unless the environment enables validation, and then none are expected.
-    let heard = elinvar::device::validation_messages();
-    if !heard.is_empty() {
-        writeln!(out, "{} messages of Vulkan's validation layer", heard.len())?;
-    }
-    writeln!(out, "{summary}")?;
-    Ok(if good && heard.is_empty() { Verdict::Good } else { Verdict::Bad })
+    Ok((summary, good))
 }
 
 /// Draws calls and compares with the reference; returns how many differ.
 fn random(args: &Conformance, device: &Device, out: &mut dyn Write) -> Result<usize> {
+    let is_asked = |kind: &Kind| args.kinds.is_empty() || args.kinds.contains(kind);
     let mut differ = 0;
-    for work in draw::WORKS {
-        let plan = Plan { seed: args.seed, rounds: args.random, works: vec![work], ..Plan::default() };
-        let found = equal::<Any>(device, &plan);
-        let same = args.random - found.len();
-        writeln!(out, "{same} of {} random calls of {work:?} give the bits of the reference", args.random)?;
-        found.iter().try_for_each(|difference| writeln!(out, "  {}", difference.what))?;
-        differ += found.len();
-    }
-    for op in named::ops() {
-        let found = named::equal::<Any>(device, op, args.seed, args.random);
-        let same = args.random - found.len();
-        writeln!(out, "{same} of {} random calls of {op} give the bits of the reference", args.random)?;
+    for kind in kinds().filter(is_asked) {
+        let found = kind.check::<Any>(device, args.seed, args.round..args.round.saturating_add(args.random));
+        let (same, name) = (args.random - found.len(), kind.name());
+        writeln!(out, "{same} of {} random calls of {name} give the bits of the reference", args.random)?;
         found.iter().try_for_each(|what| writeln!(out, "  {what}"))?;
         differ += found.len();
     }

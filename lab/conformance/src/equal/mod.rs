@@ -19,6 +19,7 @@ use dice::Dice;
 use elinvar_core::HostTensor;
 use elinvar_ops::Backend;
 use elinvar_reference::Reference;
+use std::ops::Range;
 
 /// The extent of a run.
 #[derive(Clone, Debug)]
@@ -57,6 +58,39 @@ pub fn equal<B: Backend>(device: &B::Device, plan: &Plan) -> Vec<Difference> {
         }
     }
     all
+}
+
+/// What calls are drawn of: a kind of work, or an op that is a composition of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A kind of work.
+    Work(Work),
+    /// An op, by its name.
+    Op(&'static str),
+}
+
+/// All of them.
+pub fn kinds() -> impl Iterator<Item = Kind> {
+    draw::WORKS.into_iter().map(Kind::Work).chain(named::ops().map(Kind::Op))
+}
+
+impl Kind {
+    /// Its name, such as `Pool` or `svd`.
+    pub fn name(&self) -> String {
+        match self {
+            Kind::Work(work) => format!("{work:?}"),
+            Kind::Op(op) => op.to_string(),
+        }
+    }
+    /// Runs these rounds on a backend; tells of each call whose result differs from the reference's.
+    pub fn check<B: Backend>(&self, device: &B::Device, seed: u64, rounds: Range<usize>) -> Vec<String> {
+        let largest = Plan::default().largest;
+        let run = |round| match *self {
+            Kind::Work(work) => check::<B>(device, seed, work, round, largest).map_err(|d| d.what),
+            Kind::Op(op) => named::check::<B>(device, op, seed, round),
+        };
+        rounds.filter_map(|round| run(round).err()).collect()
+    }
 }
 
 /// Runs one call of a plan.
