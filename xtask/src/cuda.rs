@@ -11,10 +11,10 @@ const LIBRARY: &str = "ELINVAR_CUDA_LIBRARY";
 /// No directory can be made below a device file, not even by root.
 pub const NO_CACHE: &str = "/dev/null";
 
-/// The path of an emulated library, built with the release profile.
+/// The path of an emulated library, as the tests have built it: it is optimised in each profile.
 pub fn library(name: &str) -> Result<String, String> {
     let name = format!("{}{name}{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    let path = program::built()?.join(name);
+    let path = program::built_with_all_features()?.join(name);
     if !path.is_file() {
         return Err(format!("the emulated library was not built; {} is missing", path.display()));
     }

@@ -1,4 +1,4 @@
-//! The programs `elinvar` and `elinvar-lab`, as users run them, and the emulated libraries.
+//! The programs `elinvar` and `elinvar-lab`, as users run them, and what the tests have built.
 
 use crate::step::Scratch;
 use crate::{cargo, python, root};
@@ -10,18 +10,7 @@ use std::sync::OnceLock;
 
 /// In one command: separately, each would be built with other features, and shared dependencies
 /// several times.
-const BUILD: [&str; 10] = [
-    "build",
-    "--release",
-    "--package",
-    "elinvar-cli",
-    "--package",
-    "elinvar-lab",
-    "--package",
-    "elinvar-emulated-cuda",
-    "--package",
-    "elinvar-emulated-hip",
-];
+const BUILD: [&str; 6] = ["build", "--release", "--package", "elinvar-cli", "--package", "elinvar-lab"];
 /// What only measures is not optimised for checks: it would take the compiler longer than
 /// anything that runs in them.
 const TO_CHECK: [&str; 6] = [
@@ -50,14 +39,24 @@ pub fn lab() -> Result<Command, String> {
     program("elinvar-lab")
 }
 
-/// The same with all features, as the tests have built it.
+/// The directory with all libraries and the program `elinvar-lab`, with all features, as the tests
+/// have built them.
+pub fn built_with_all_features() -> Result<&'static Path, String> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let build = || {
+        let build = ["build", "--workspace", "--all-features", "--lib", "--bin", "elinvar-lab"];
+        let status = cargo(&build).status().map_err(|e| format!("cargo did not start: {e}"))?;
+        if !status.success() {
+            return Err(format!("the workspace could not be built ({status}); what cargo says is above"));
+        }
+        Ok(python::target()?.join("debug"))
+    };
+    BUILT.get_or_init(build).as_deref().map_err(Clone::clone)
+}
+
+/// That program.
 pub fn lab_with_all_features() -> Result<Command, String> {
-    let build = ["build", "--workspace", "--all-features", "--bin", "elinvar-lab"];
-    let status = cargo(&build).status().map_err(|e| format!("cargo did not start: {e}"))?;
-    if !status.success() {
-        return Err(format!("elinvar-lab could not be built ({status}); what cargo says is above"));
-    }
-    let lab = python::target()?.join("debug").join("elinvar-lab");
+    let lab = built_with_all_features()?.join("elinvar-lab");
     let mut command = Command::new(lab.with_extension(env::consts::EXE_EXTENSION));
     command.current_dir(root());
     Ok(command)

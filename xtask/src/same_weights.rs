@@ -2,6 +2,7 @@
 //! threads.
 
 use crate::isa::{ISA, ISAS, THREADS};
+use crate::part::Part;
 use crate::step::{Outcome, Scratch};
 use crate::{cuda, program, rocm, vulkan};
 use std::process::Command;
@@ -70,16 +71,8 @@ fn training_runs() -> Result<Vec<TrainingRun>, String> {
         };
         devices.iter().map(of).collect::<Vec<_>>()
     };
-    // Each of the large models on one of AMD's architectures: every instruction is emulated.
-    let is_left_out = |r: &TrainingRun| {
-        let arch = rocm::ARCHS.iter().position(|arch| r.with.ends_with(arch));
-        matches!((r.model, arch), ("cnn", Some(1)) | ("transformer", Some(0)))
-    };
-    let mut runs: Vec<_> = [("mlp", "off"), ("cnn", "off"), ("transformer", "off")]
-        .into_iter()
-        .flat_map(run)
-        .filter(|run| !is_left_out(run))
-        .collect();
+    let mut runs: Vec<_> =
+        [("mlp", "off"), ("cnn", "off"), ("transformer", "off")].into_iter().flat_map(run).collect();
     // Threads divide the work of 16 bits as they do that of f32.
     let mixed = [("mlp", "bf16"), ("cnn", "f16"), ("transformer", "bf16")].into_iter().flat_map(run);
     let others = |r: &TrainingRun| match r.device {
@@ -101,6 +94,10 @@ fn training_runs() -> Result<Vec<TrainingRun>, String> {
             })
         }));
     }
+    // Of devices in software a part, each compared with the run on `reference` or `cpu` before it.
+    let part = Part::of_step()?;
+    let mut places = 0..;
+    runs.retain(|r| matches!(r.device, "reference" | "cpu") || places.next().is_some_and(|at| part.has(at)));
     Ok(runs)
 }
 

@@ -1,6 +1,7 @@
 //! The tests of the workspace, side by side: Cargo runs one program after the other, and most end
 //! with a test that uses one core.
 
+use crate::part::{self, Part};
 use crate::step::{Outcome, joined, side_by_side};
 use crate::{cargo, vulkan};
 use serde::Deserialize;
@@ -31,8 +32,8 @@ struct Target {
 }
 
 /// Runs all of them; every one runs, also after another has failed.
-pub fn run() -> Outcome {
-    match programs() {
+pub fn run(part: Part) -> Outcome {
+    match programs(part) {
         Ok(mut commands) => {
             let mut documentation = cargo(&[&WORKSPACE[..], &["--doc"]].concat());
             documentation.envs([vulkan::UNOPTIMIZED]);
@@ -45,7 +46,7 @@ pub fn run() -> Outcome {
 }
 
 /// Compiles the programs of tests; the largest test most, and take longest: first.
-fn programs() -> Result<Vec<(String, Command)>, String> {
+fn programs(part: Part) -> Result<Vec<(String, Command)>, String> {
     let mut build =
         cargo(&[&WORKSPACE[..], &["--no-run", "--message-format=json-render-diagnostics"]].concat());
     let output = build.stderr(Stdio::inherit()).output().map_err(|e| format!("cargo did not start: {e}"))?;
@@ -71,6 +72,7 @@ fn programs() -> Result<Vec<(String, Command)>, String> {
             .current_dir(package)
             .env("CARGO_MANIFEST_DIR", package)
             .env("RUST_TEST_THREADS", "1")
+            .env(part::VARIABLE, part.text())
             .envs([vulkan::UNOPTIMIZED]);
         let package = package.file_name().unwrap_or_default().display().to_string();
         all.push((size, (format!("tests of {package}, {}", target.name), command)));

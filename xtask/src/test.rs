@@ -5,10 +5,12 @@
 //! passed.
 
 use crate::isa::{ISA, ISAS};
+use crate::part::{self, Part};
 use crate::same_weights::same_weights;
 use crate::step::{Beside, Outcome, Row, end_with, ended, read_outcome, side_by_side, summary, timed};
 use crate::{cuda, program, rocm, root, suites, vulkan, web};
 use std::env;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
@@ -17,8 +19,17 @@ use std::sync::OnceLock;
 /// names one.
 const GOLDEN: [&str; 2] = ["../golden", "../shared/golden"];
 
-/// Runs all steps.
-pub fn test() -> ExitCode {
+/// Runs all steps; on devices in software everything, or a part that is another for other commits.
+pub fn test(all: bool) -> ExitCode {
+    let part = match (all, Part::asked()) {
+        (true, _) => Part::ALL,
+        (false, Ok(asked)) => asked.unwrap_or_else(Part::of_commit),
+        (false, Err(why)) => {
+            eprintln!("xtask: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    println!("{}", part.sentence());
     vulkan::install();
     // The programs take longest to build, and the compiler often leaves a core idle.
     let programs = Beside::start(&mut program::build());
@@ -35,22 +46,23 @@ pub fn test() -> ExitCode {
     step("documentation", &crate::docs::check);
     // Tests that wait for processes or for one thread leave time to compile what runs last.
     let modules = web::build().map(|mut command| Beside::start(&mut command));
-    step("tests", &suites::run);
+    step("tests", &|| suites::run(part));
     // All other steps compile with all features, these programs with none.
     step("programs", &|| programs.ended_without_warnings());
     let without = || Outcome::Skipped("nothing compiles it here; `wasm` says what is missing".into());
     step("web, modules", &|| modules.as_ref().map_or_else(without, Beside::ended));
-    rows.extend(in_processes());
+    rows.extend(in_processes(part));
     // Alone: a page has a time limit for what it shows.
     rows.push(timed("web", &web::page_in_browser));
+    println!("\n{}", part.sentence());
     summary(&rows)
 }
 
 /// The steps that run the programs, each in a process of its own, side by side.
-fn in_processes() -> Vec<Row> {
+fn in_processes(part: Part) -> Vec<Row> {
     let command = |step: &Step| {
         let mut xtask = Command::new(env::current_exe().map_err(|e| e.to_string())?);
-        xtask.args(["step", step.name]);
+        xtask.args(["step", step.name]).env(part::VARIABLE, part.text());
         Ok((step.name.to_string(), xtask))
     };
     match steps().iter().map(command).collect::<Result<Vec<_>, String>>() {
@@ -105,10 +117,7 @@ fn steps() -> Vec<Step> {
     // transforms, too.
     step(
         "vulkan, random calls",
-        Box::new(|| {
-            vulkan::there()
-                .unwrap_or_else(|| conformance("vulkan:0", &["--random", "10"], &[vulkan::UNOPTIMIZED]))
-        }),
+        Box::new(|| vulkan::there().unwrap_or_else(|| some_random("vulkan:0", 10, &[vulkan::UNOPTIMIZED]))),
     );
     step("capabilities", Box::new(crate::capabilities::check));
     step("wasm", Box::new(web::conformance));
@@ -117,9 +126,9 @@ fn steps() -> Vec<Step> {
     step("cuda, emulated", Box::new(|| emulated(cuda::emulated(), |vars| on_golden("cuda:0", vars))));
     step(
         "cuda, emulated, random calls",
-        Box::new(|| emulated(cuda::emulated(), |vars| conformance("cuda:0", &["--random", "40"], vars))),
+        Box::new(|| emulated(cuda::emulated(), |vars| some_random("cuda:0", 40, vars))),
     );
-    for (arch, sample, random) in [
+    for (arch, sample, calls) in [
         (rocm::ARCHS[0], "rocm, emulated gfx942", "rocm, emulated gfx942, random calls"),
         (rocm::ARCHS[1], "rocm, emulated gfx1100", "rocm, emulated gfx1100, random calls"),
     ] {
@@ -127,12 +136,7 @@ fn steps() -> Vec<Step> {
             sample,
             Box::new(move || emulated(rocm::emulated(arch), |vars| conformance("rocm:0", &[], vars))),
         );
-        step(
-            random,
-            Box::new(move || {
-                emulated(rocm::emulated(arch), |vars| conformance("rocm:0", &["--random", "5"], vars))
-            }),
-        );
+        step(calls, Box::new(move || emulated(rocm::emulated(arch), |vars| some_random("rocm:0", 5, vars))));
     }
     step("golden sample", Box::new(|| conformance("reference", &[], &[])));
     step("golden cases", Box::new(|| on_golden("reference", &[])));
@@ -140,7 +144,7 @@ fn steps() -> Vec<Step> {
         step(isa.golden, Box::new(|| isa.on(|vars| on_golden("cpu", vars))));
         // Optimised, as users run it; the tests before are debug builds, and take other code paths
         // for some formulas.
-        step(isa.random, Box::new(|| isa.on(|vars| conformance("cpu", &["--random", "40"], vars))));
+        step(isa.random, Box::new(|| isa.on(|vars| random("cpu", 0..40, vars))));
     }
     // Without kernels the reference does all the work: a sample sees that it is asked.
     step("cpu, plain", Box::new(|| conformance("cpu", &[], &[(ISA, "plain")])));
@@ -164,6 +168,17 @@ fn conformance(device: &str, args: &[&str], vars: &[(&str, &str)]) -> Outcome {
     suite(device, args, vars).map_or_else(Outcome::Failed, |mut suite| ended(&mut suite))
 }
 
+/// Compares so many random calls of each kind with the reference, and no cases.
+fn random(device: &str, calls: Range<usize>, vars: &[(&str, &str)]) -> Outcome {
+    let (count, first) = (calls.len().to_string(), calls.start.to_string());
+    conformance(device, &["--kind", "all", "--random", &count, "--round", &first], vars)
+}
+
+/// The same on a device in software: the part of these calls that is asked for.
+fn some_random(device: &str, calls: usize, vars: &[(&str, &str)]) -> Outcome {
+    Part::of_step().map_or_else(Outcome::Failed, |part| random(device, part.rounds(calls), vars))
+}
+
 /// The command that does.
 fn suite(device: &str, args: &[&str], vars: &[(&str, &str)]) -> Result<Command, String> {
     let mut lab = program::lab()?;
@@ -182,13 +197,17 @@ fn emulated<const N: usize>(
     }
 }
 
-/// All golden cases, or without them the sample inside the program.
+/// The part of all golden cases, or without them of the sample inside the program.
 fn vulkan_on_golden(validated: bool) -> Outcome {
+    let part = match Part::of_step() {
+        Ok(part) => part.text(),
+        Err(why) => return Outcome::Failed(why),
+    };
     let validation = validated.then_some((vulkan::VALIDATE, "1"));
     let vars: Vec<_> = [vulkan::UNOPTIMIZED].into_iter().chain(validation).collect();
     match golden() {
-        Ok(dir) => in_parts("vulkan:0", &["--golden", &dir.to_string_lossy()], &vars),
-        Err(Outcome::Skipped(_)) => in_parts("vulkan:0", &[], &vars),
+        Ok(dir) => in_parts("vulkan:0", &["--every", &part, "--golden", &dir.to_string_lossy()], &vars),
+        Err(Outcome::Skipped(_)) => in_parts("vulkan:0", &["--every", &part], &vars),
         Err(outcome) => outcome,
     }
 }
@@ -239,8 +258,11 @@ fn watch_kernels() -> Outcome {
         Outcome::Passed => {}
         other @ (Outcome::Failed(_) | Outcome::Skipped(_)) => return other,
     }
-    let ops: Vec<&str> = OPS.iter().flat_map(|op| ["--op", op]).collect();
-    in_parts("vulkan:0", &ops, &vars)
+    let watched = |part: Part| {
+        let ops = OPS.iter().enumerate().filter(|(place, _)| part.has(*place));
+        in_parts("vulkan:0", &ops.flat_map(|(_, op)| ["--op", op]).collect::<Vec<_>>(), &vars)
+    };
+    Part::of_step().map_or_else(Outcome::Failed, watched)
 }
 
 /// The directory of golden cases, or the reason there is none.

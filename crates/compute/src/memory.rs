@@ -11,7 +11,6 @@ use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape};
 use elinvar_ops::{Array, Backend};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use zerocopy::IntoBytes;
 
 /// Freed memory of which a sentence still says that it was freed.
 const REMEMBERED: usize = 1024;
@@ -125,16 +124,16 @@ fn upload<B: Backend>(d: &B::Device, dtype: DType, bytes: &[u8]) -> Result<Array
 
 fn elements(data: &HostData) -> &[u8] {
     match data {
-        HostData::F32(v) => v.as_bytes(),
-        HostData::F64(v) => v.as_bytes(),
+        HostData::F32(v) => bytemuck::cast_slice(v),
+        HostData::F64(v) => bytemuck::cast_slice(v),
         other => unreachable!("memory holds f32 or f64, not {}", other.dtype()),
     }
 }
 
 fn elements_mut(data: &mut HostData) -> &mut [u8] {
     match data {
-        HostData::F32(v) => v.as_mut_bytes(),
-        HostData::F64(v) => v.as_mut_bytes(),
+        HostData::F32(v) => bytemuck::cast_slice_mut(v),
+        HostData::F64(v) => bytemuck::cast_slice_mut(v),
         other => unreachable!("memory holds f32 or f64, not {}", other.dtype()),
     }
 }

@@ -1,12 +1,12 @@
 //! Numbers that workers send each other, in the bytes of the machine.
 
+use bytemuck::Pod;
 use elinvar_core::DType;
 use std::borrow::Cow;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// An element that can be sent. All workers must be of one byte order, as processors and GPUs of
 /// today are.
-pub trait Element: Copy + Send + Sync + IntoBytes + FromBytes + Immutable + KnownLayout + 'static {
+pub trait Element: Send + Sync + Pod {
     /// Its type.
     const DTYPE: DType;
 }
@@ -71,10 +71,10 @@ pub(crate) fn add<'x, T: Number>(left: Cow<'x, [T]>, right: Cow<'x, [T]>) -> Cow
 pub(crate) fn elements<T: Element>(bytes: &[u8]) -> Cow<'_, [T]> {
     let n = bytes.len() / size_of::<T>();
     let bytes = &bytes[..n * size_of::<T>()];
-    <[T]>::ref_from_bytes(bytes).map_or_else(
+    bytemuck::try_cast_slice(bytes).map_or_else(
         |_| {
-            let mut all = vec![T::new_zeroed(); n];
-            all.as_mut_bytes().copy_from_slice(bytes);
+            let mut all = vec![T::zeroed(); n];
+            bytemuck::cast_slice_mut(&mut all).copy_from_slice(bytes);
             Cow::Owned(all)
         },
         Cow::Borrowed,
@@ -91,7 +91,7 @@ mod tests {
         let mut bytes = vec![0];
         for skipped in 0..8 {
             bytes.resize(skipped, 0);
-            bytes.extend_from_slice(numbers.as_bytes());
+            bytes.extend_from_slice(bytemuck::cast_slice(&numbers));
             assert_eq!(*elements::<f32>(&bytes[skipped..]), numbers, "{skipped}");
         }
     }

@@ -10,7 +10,6 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Instant;
-use zerocopy::IntoBytes;
 
 /// What was sent to other workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +101,7 @@ fn give_parts<T: Number>(
     mine: &Terms<'_, T>,
     of: impl Fn(usize) -> Range<usize>,
 ) -> Result<()> {
-    all.send_all(|worker| mine.iter().map(|(_, x)| x[of(worker)].as_bytes()).collect())
+    all.send_all(|worker| mine.iter().map(|(_, x)| bytemuck::cast_slice(&x[of(worker)])).collect())
 }
 
 /// The sum over the shards of all workers, of elements `here`, which all of them send.
@@ -171,7 +170,7 @@ pub fn sum_for_all<T: Number>(
         }
         if let Some(b) = turn.checked_sub(1).filter(|b| *b < blocks) {
             let sum = take_sum(all, runs, mine, of(b, rank))?;
-            all.send_all(|_| vec![sum.as_bytes()])?;
+            all.send_all(|_| vec![bytemuck::cast_slice(&sum)])?;
             sums.push_back(sum);
         }
         if let Some(b) = turn.checked_sub(2) {
@@ -195,7 +194,7 @@ pub fn gather_parts<T: Element>(
     x: &[T],
     of: impl Fn(usize) -> Range<usize>,
 ) -> Result<Vec<T>> {
-    let got = all.exchange(|_| vec![x.as_bytes()], |worker| of(worker).len() * size_of::<T>())?;
+    let got = all.exchange(|_| vec![bytemuck::cast_slice(x)], |worker| of(worker).len() * size_of::<T>())?;
     let mut y = Vec::with_capacity(of(all.size - 1).end);
     for worker in 0..all.size {
         if worker == all.rank {

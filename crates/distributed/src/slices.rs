@@ -9,7 +9,6 @@ use elinvar_core::host::filled;
 use elinvar_core::{DType, Error, Result};
 use sha2::{Digest, Sha256};
 use std::ops::Range;
-use zerocopy::IntoBytes;
 
 /// Bytes of a sum up to which each worker sends all that it has to each other one, in one round.
 /// More goes in two rounds, of which each sends a part: fewer bytes, but twice the latency. So
@@ -61,7 +60,7 @@ impl Group {
     /// # Errors
     /// `InvalidArgument` if there is no such worker; as [`Group::barrier`].
     pub fn broadcast_slice<T: Element>(&self, x: &mut [T], root: usize) -> Result<()> {
-        self.bytes_of_root(T::DTYPE, x.len(), 0, x.as_mut_bytes(), root)
+        self.bytes_of_root(T::DTYPE, x.len(), 0, bytemuck::cast_slice_mut(x), root)
     }
     /// The bytes of `root`, for all, which need not know how many they are.
     ///
@@ -121,7 +120,8 @@ impl Group {
     /// # Errors
     /// As [`Group::barrier`]; also if workers have different numbers of elements.
     pub fn all_gather_slice<T: Element>(&self, x: &[T]) -> Result<Vec<T>> {
-        self.gathered(T::DTYPE, x.len(), 0, x.as_bytes()).map(|bytes| elements(&bytes).into_owned())
+        self.gathered(T::DTYPE, x.len(), 0, bytemuck::cast_slice(x))
+            .map(|bytes| elements(&bytes).into_owned())
     }
     pub(crate) fn gathered(&self, dtype: DType, count: usize, shape: u64, bytes: &[u8]) -> Result<Vec<u8>> {
         let call = Call { kind: Kind::AllGather, dtype, count: count as u64, with: 0, shape };

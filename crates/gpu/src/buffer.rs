@@ -7,9 +7,9 @@ use crate::fusion::{self, DeferredMap};
 use elinvar_core::{DType, HostData, Layout, Result, match_storage};
 use elinvar_driver::Driver;
 use elinvar_ops::backend::Pool;
+use half::slice::HalfFloatSliceExt;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use zerocopy::IntoBytes;
 
 /// Memory of a GPU backend.
 pub struct GpuBuffer<D: Driver> {
@@ -178,14 +178,14 @@ impl<D: Driver> GpuBuffer<D> {
                 codes = v.iter().map(|x: &T| x.to_bits()).collect::<Vec<u8>>();
                 &codes
             };
-            HostData::F32(v) => v.as_bytes(),
-            HostData::F64(v) => v.as_bytes(),
-            HostData::F16(v) => v.as_bytes(),
-            HostData::BF16(v) => v.as_bytes(),
-            HostData::I64(v) => v.as_bytes(),
-            HostData::I32(v) => v.as_bytes(),
-            HostData::U8(v) => v.as_bytes(),
-            HostData::Bool(v) => v.as_bytes(),
+            HostData::F32(v) => bytemuck::cast_slice(v),
+            HostData::F64(v) => bytemuck::cast_slice(v),
+            HostData::F16(v) => bytemuck::cast_slice(v.reinterpret_cast()),
+            HostData::BF16(v) => bytemuck::cast_slice(v.reinterpret_cast()),
+            HostData::I64(v) => bytemuck::cast_slice(v),
+            HostData::I32(v) => bytemuck::cast_slice(v),
+            HostData::U8(v) => bytemuck::cast_slice(v),
+            HostData::Bool(v) => bytemuck::cast_slice(v),
         );
         // Recorded work has it already when it is done again.
         let piece = d.unrecorded(|| -> Result<Arc<Piece<D>>> {
@@ -217,12 +217,12 @@ impl<D: Driver> GpuBuffer<D> {
                 read(&mut codes)?;
                 v.iter_mut().zip(codes).for_each(|(v, code)| *v = T::from_bits(code));
             };
-            HostData::F32(v) => read(v.as_mut_bytes())?,
-            HostData::F64(v) => read(v.as_mut_bytes())?,
-            HostData::F16(v) => read(v.as_mut_bytes())?,
-            HostData::BF16(v) => read(v.as_mut_bytes())?,
-            HostData::I64(v) => read(v.as_mut_bytes())?,
-            HostData::I32(v) => read(v.as_mut_bytes())?,
+            HostData::F32(v) => read(bytemuck::cast_slice_mut(v))?,
+            HostData::F64(v) => read(bytemuck::cast_slice_mut(v))?,
+            HostData::F16(v) => read(bytemuck::cast_slice_mut(v.reinterpret_cast_mut()))?,
+            HostData::BF16(v) => read(bytemuck::cast_slice_mut(v.reinterpret_cast_mut()))?,
+            HostData::I64(v) => read(bytemuck::cast_slice_mut(v))?,
+            HostData::I32(v) => read(bytemuck::cast_slice_mut(v))?,
             HostData::U8(v) => read(v)?,
             HostData::Bool(v) => {
                 let mut bytes = vec![0; len];

@@ -4,7 +4,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, value_parser};
 use elinvar_cli_support::completions::Completions;
 use elinvar_cli_support::positive;
-use elinvar_conformance::equal::{self, Kind};
+use elinvar_conformance::Part;
+use elinvar_conformance::equal::{self, CallKind};
 use elinvar_ulp as ulp;
 use std::path::PathBuf;
 
@@ -97,11 +98,21 @@ pub struct Ulp {
     pub threads: Option<u32>,
 }
 
-/// What calls can be drawn of, by its name.
-fn kind(name: &str) -> Result<Kind, String> {
-    equal::kinds().find(|kind| kind.name() == name).ok_or_else(|| {
+/// What calls are drawn of: one kind, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kinds {
+    All,
+    Only(CallKind),
+}
+
+/// By its name.
+fn kinds(name: &str) -> Result<Kinds, String> {
+    if name == ALL {
+        return Ok(Kinds::All);
+    }
+    equal::kinds().find(|kind| kind.name() == name).map(Kinds::Only).ok_or_else(|| {
         let all: Vec<String> = equal::kinds().map(|kind| kind.name()).collect();
-        format!("calls are drawn of {}", all.join(", "))
+        format!("calls are drawn of {ALL}, or of {}", all.join(", "))
     })
 }
 
@@ -123,8 +134,11 @@ pub struct Conformance {
     pub ops: Vec<String>,
     /// Only the K-th of N parts of the cases, for N parallel processes: most of the time goes
     /// into compiling kernels
-    #[arg(long, value_name = "K/N", value_parser = part)]
-    pub part: Option<(usize, usize)>,
+    #[arg(long, value_name = "K/N")]
+    pub part: Option<Part>,
+    /// Only the K-th of every N cases: a part that meets every op
+    #[arg(long, value_name = "K/N", default_value = "1/1", hide_default_value = true)]
+    pub every: Part,
     /// Afterwards also draw this many calls of each kind of work, and of each op of linear algebra
     /// and Fourier transforms, with random shapes, strides and values, of which the device must
     /// give the bits of the reference
@@ -136,16 +150,16 @@ pub struct Conformance {
     /// The first of the calls of each kind: with --random 1, one call alone
     #[arg(long, default_value_t = 0, requires = "random")]
     pub round: usize,
-    /// Draw calls of this kind of work, or of this op of linear algebra or Fourier transforms,
-    /// alone, and compare no cases; may be repeated
+    /// Draw calls of this kind of work, of this op of linear algebra or Fourier transforms, or of
+    /// all, and compare no cases; may be repeated
     #[arg(
         long = "kind",
         value_name = "NAME",
         requires = "random",
-        conflicts_with_all = ["golden", "ops", "part"],
-        value_parser = kind
+        conflicts_with_all = ["golden", "ops", "part", "every"],
+        value_parser = kinds
     )]
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<Kinds>,
     /// Print how each backend runs each op, as a table in Markdown, instead
     #[arg(long, conflicts_with_all = ["golden", "ops", "part", "random"])]
     pub table: bool,
@@ -212,14 +226,6 @@ pub const ALL: &str = "all";
 
 fn functions() -> PossibleValuesParser {
     PossibleValuesParser::new(std::iter::once(ALL).chain(ulp::functions().iter().map(|f| f.name)))
-}
-
-/// K/N, with K from 1 to N.
-fn part(text: &str) -> Result<(usize, usize), String> {
-    let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
-    numbers
-        .filter(|(k, n)| (1..=*n).contains(k))
-        .ok_or_else(|| "a part is K/N, with K from 1 to N".to_string())
 }
 
 #[cfg(test)]

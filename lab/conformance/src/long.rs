@@ -232,17 +232,18 @@ pub fn cases(n: usize) -> Result<Vec<LongCase>> {
     Ok(all)
 }
 
-/// Compares a device with the reference, on the cases that `only` lets through; gives what differs.
+/// Compares a device with the reference, on the cases that `only` lets through, by their places and
+/// themselves; gives what differs.
 ///
 /// # Errors
 /// As [`cases`].
 pub fn differences<B: Backend>(
     device: &B::Device,
     n: usize,
-    only: impl Fn(&LongCase) -> bool,
+    only: impl Fn(usize, &LongCase) -> bool,
 ) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
-    for (i, case) in cases(n)?.iter().enumerate().filter(|(_, c)| only(c)) {
+    for (i, case) in cases(n)?.iter().enumerate().filter(|(i, c)| only(*i, c)) {
         let name = format!("case {i} of {n}, {}", case.op);
         let want = caught(|| case.run::<Reference>(&Default::default()));
         match (caught(|| case.run::<B>(device)), want) {

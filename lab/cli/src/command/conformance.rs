@@ -1,10 +1,10 @@
 //! `elinvar-lab conformance`
 
-use crate::args::Conformance;
+use crate::args::{Conformance, Kinds};
 use elinvar::{Any, Device, Result};
 use elinvar_cli_support::Verdict;
-use elinvar_conformance::equal::{Kind, kinds};
-use elinvar_conformance::{Options, Summary, capabilities, fast, suite};
+use elinvar_conformance::equal::{CallKind, kinds};
+use elinvar_conformance::{Options, Part, Summary, capabilities, fast, suite};
 use std::io::Write;
 
 /// Runs the suite and prints its report. Scripts read the last line, the totals.
@@ -34,12 +34,13 @@ fn cases(args: &Conformance, device: &Device, out: &mut dyn Write) -> Result<(Su
         golden: args.golden.clone(),
         only: args.ops.clone(),
         part: args.part,
+        every: args.every,
         device: device.clone(),
     };
     let summary = suite(&options, out)?;
     let mut good = summary.is_good();
     // `Precision::Fast` uses other kernels, for which there are no golden cases.
-    let first = args.part.is_none_or(|(k, _)| k == 1);
+    let first = args.part.is_none_or(Part::is_first);
     if first && (options.only.is_empty() || options.only.iter().any(|op| op == "matmul")) {
         let found = fast::products::<Any>(device, &fast::SIZES)?;
         let (tried, wrong) = (found.tried, found.wrong.len());
@@ -56,7 +57,9 @@ fn cases(args: &Conformance, device: &Device, out: &mut dyn Write) -> Result<(Su
 
 /// Draws calls and compares with the reference; returns how many differ.
 fn random(args: &Conformance, device: &Device, out: &mut dyn Write) -> Result<usize> {
-    let is_asked = |kind: &Kind| args.kinds.is_empty() || args.kinds.contains(kind);
+    let takes = |asked: &Kinds, kind: &CallKind| *asked == Kinds::All || *asked == Kinds::Only(*kind);
+    let is_asked =
+        |kind: &CallKind| args.kinds.is_empty() || args.kinds.iter().any(|asked| takes(asked, kind));
     let mut differ = 0;
     for kind in kinds().filter(is_asked) {
         let found = kind.check::<Any>(device, args.seed, args.round..args.round.saturating_add(args.random));

@@ -23,7 +23,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let options = Options { golden: cli.golden, only: cli.only, part: None, device: cli.device };
+    let options = Options { golden: cli.golden, only: cli.only, device: cli.device, ..Options::default() };
     match conformance(&options, &mut std::io::stdout().lock()) {
         Ok(summary) if summary.is_good() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

@@ -26,8 +26,8 @@ use std::ops::Range;
 pub struct Plan {
     /// Another seed draws other calls.
     pub seed: u64,
-    /// Calls per kind of work.
-    pub rounds: usize,
+    /// The calls of each kind of work.
+    pub rounds: Range<usize>,
     /// Tensors have about this many elements at most.
     pub largest: usize,
     /// The kinds of work.
@@ -36,7 +36,7 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { seed: 0, rounds: 60, largest: 20_000, works: draw::WORKS.to_vec() }
+        Plan { seed: 0, rounds: 0..60, largest: 20_000, works: draw::WORKS.to_vec() }
     }
 }
 
@@ -53,7 +53,7 @@ pub struct Difference {
 pub fn equal<B: Backend>(device: &B::Device, plan: &Plan) -> Vec<Difference> {
     let mut all = Vec::new();
     for &work in &plan.works {
-        for round in 0..plan.rounds {
+        for round in plan.rounds.clone() {
             all.extend(check::<B>(device, plan.seed, work, round, plan.largest).err());
         }
     }
@@ -62,7 +62,7 @@ pub fn equal<B: Backend>(device: &B::Device, plan: &Plan) -> Vec<Difference> {
 
 /// What calls are drawn of: a kind of work, or an op that is a composition of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CallKind {
     /// A kind of work.
     Work(Work),
     /// An op, by its name.
@@ -70,24 +70,24 @@ pub enum Kind {
 }
 
 /// All of them.
-pub fn kinds() -> impl Iterator<Item = Kind> {
-    draw::WORKS.into_iter().map(Kind::Work).chain(named::ops().map(Kind::Op))
+pub fn kinds() -> impl Iterator<Item = CallKind> {
+    draw::WORKS.into_iter().map(CallKind::Work).chain(named::ops().map(CallKind::Op))
 }
 
-impl Kind {
+impl CallKind {
     /// Its name, such as `Pool` or `svd`.
     pub fn name(&self) -> String {
         match self {
-            Kind::Work(work) => format!("{work:?}"),
-            Kind::Op(op) => op.to_string(),
+            CallKind::Work(work) => format!("{work:?}"),
+            CallKind::Op(op) => op.to_string(),
         }
     }
-    /// Runs these rounds on a backend; tells of each call whose result differs from the reference's.
+    /// Runs these rounds on a backend; tells of each whose result differs from the reference's.
     pub fn check<B: Backend>(&self, device: &B::Device, seed: u64, rounds: Range<usize>) -> Vec<String> {
         let largest = Plan::default().largest;
         let run = |round| match *self {
-            Kind::Work(work) => check::<B>(device, seed, work, round, largest).map_err(|d| d.what),
-            Kind::Op(op) => named::check::<B>(device, op, seed, round),
+            CallKind::Work(work) => check::<B>(device, seed, work, round, largest).map_err(|d| d.what),
+            CallKind::Op(op) => named::check::<B>(device, op, seed, round),
         };
         rounds.filter_map(|round| run(round).err()).collect()
     }

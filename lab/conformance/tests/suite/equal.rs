@@ -8,7 +8,7 @@ use elinvar_reference::Reference;
 
 #[test]
 fn an_echo_of_the_reference_is_equal_to_it() {
-    let plan = Plan { rounds: 40, ..Plan::default() };
+    let plan = Plan { rounds: 0..40, ..Plan::default() };
     let differences = equal::<Twisted<Reference>>(&TwistedDevice::new(Twist::echo()), &plan);
     let shown: Vec<&str> = differences.iter().map(|d| d.what.as_str()).collect();
     assert!(shown.is_empty(), "{}", shown.join("\n"));
@@ -17,7 +17,7 @@ fn an_echo_of_the_reference_is_equal_to_it() {
 #[test]
 fn one_wrong_bit_is_seen_in_every_kind_of_work() {
     for work in WORKS {
-        let plan = Plan { rounds: 20, largest: 300, works: vec![work], ..Plan::default() };
+        let plan = Plan { rounds: 0..20, largest: 300, works: vec![work], ..Plan::default() };
         let device = TwistedDevice::new(Twist::wrong_bit(work));
         let seen = equal::<Twisted<Reference>>(&device, &plan);
         // Not in every round: some results are empty, NaN with another payload, or an error on both
@@ -30,7 +30,7 @@ fn one_wrong_bit_is_seen_in_every_kind_of_work() {
 #[test]
 fn work_that_was_left_out_is_seen_in_every_kind_of_work() {
     for work in WORKS {
-        let plan = Plan { rounds: 10, largest: 300, works: vec![work], ..Plan::default() };
+        let plan = Plan { rounds: 0..10, largest: 300, works: vec![work], ..Plan::default() };
         let device = TwistedDevice::new(Twist::without(work));
         assert!(!equal::<Twisted<Reference>>(&device, &plan).is_empty(), "{work:?}");
     }
