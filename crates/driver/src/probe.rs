@@ -83,7 +83,7 @@ pub struct Arithmetic {
     pub compares_subnormals: [bool; 2],
     /// Do sums, differences and products keep them?
     pub adds_subnormals: [bool; 2],
-    /// Do roundings to whole numbers know them?
+    /// Are roundings to whole numbers right, also of them, and the signs of zeros?
     pub rounds_subnormals: [bool; 2],
     /// Does fma keep them, or is it built anyway?
     pub fuses_subnormals: [bool; 2],
@@ -210,7 +210,8 @@ async fn tiny<D: Whole>(device: &D, elem: Elem) -> Result<Vec<bool>> {
 }
 
 /// Bits of numbers of which most are subnormal, or become so: of all sizes below the normal ones,
-/// somewhat above them, and of the size of their quotients.
+/// somewhat above them, and of the size of their quotients. Some of the first are zeros, and numbers
+/// of all sizes with places after the point, which roundings to whole numbers must know, too.
 fn tiny_operands(wide: bool) -> [Vec<u64>; 3] {
     let (fraction, bias) = if wide { (52, 1023) } else { (23, 127) };
     [1, 2, 3].map(|stream| {
@@ -227,7 +228,12 @@ fn tiny_operands(wide: bool) -> [Vec<u64>; 3] {
                     _ => bias - 30 + kind / 5 % 40,
                 };
                 let shift = if exponent == 0 { kind / 5 % fraction } else { 0 };
-                sign | exponent << fraction | fractions >> shift
+                let i = i as u64;
+                sign | match (stream, i % 16) {
+                    (1, 8) => 0,
+                    (1, 12) => bias + i / 16 % fraction << fraction | fractions,
+                    _ => exponent << fraction | fractions >> shift,
+                }
             })
             .collect()
     })

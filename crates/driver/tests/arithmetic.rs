@@ -16,7 +16,7 @@ const COUNT: u64 = 1 << 14;
 
 /// Operations on three operands of a type.
 type Operation = for<'k> fn([Val<'k>; 3]) -> Val<'k>;
-const OPERATIONS: [(&str, Operation); 24] = [
+const OPERATIONS: [(&str, Operation); 26] = [
     ("add", |[a, b, _]| a + b),
     ("sub", |[a, b, _]| a - b),
     ("mul", |[a, b, _]| a * b),
@@ -30,6 +30,8 @@ const OPERATIONS: [(&str, Operation); 24] = [
     ("max", |[a, b, _]| a.binary(Binary::Max, b)),
     ("round", |[a, _, _]| a.unary(Unary::Round)),
     ("floor", |[a, _, _]| a.unary(Unary::Floor)),
+    ("ceil", |[a, _, _]| a.unary(Unary::Ceil)),
+    ("trunc", |[a, _, _]| a.unary(Unary::Trunc)),
     ("copysign", |[a, b, _]| a.binary(Binary::CopySign, b)),
     ("abs", |[a, _, _]| a.unary(Unary::Abs)),
     ("neg", |[a, _, _]| -a),
@@ -103,6 +105,10 @@ fn operands(wide: bool) -> [Vec<f64>; 3] {
         let (a, b) = match i % 64 {
             24 => (least * near(a), near(b) / 8.0),
             28 => (near(a) / 16.0, least * near(b) * 2.0),
+            // Of all sizes that have places after the point and before it.
+            40 | 44 => (near(a) * 2f64.powi((i / 64 % 56) as i32), b),
+            // Rounded to zeros, of both signs.
+            48 => (near(a) / 4.0, b),
             _ => (a, b),
         };
         let three = match i % 4 {

@@ -21,7 +21,7 @@ pub struct Device {
     pub adds_subnormals: [bool; 2],
     /// Does the fma of f32, and of f64?
     pub fuses_subnormals: [bool; 2],
-    /// Does rounding of f32, and of f64, to whole numbers tell them from 0?
+    /// Is rounding of f32, and of f64, to whole numbers right, also of them, and the sign of zeros?
     pub rounds_subnormals: [bool; 2],
     /// Do conversions between f32 and f64 keep those of f32?
     pub converts_subnormals: bool,

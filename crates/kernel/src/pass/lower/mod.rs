@@ -17,6 +17,7 @@ mod fma_by_integers;
 mod high_product;
 mod int64;
 mod lanes;
+mod rounding;
 mod storage;
 mod subnormals;
 mod writer;
@@ -67,7 +68,7 @@ pub struct Legalize {
     pub fma: bool,
     /// The same of f64, in integers.
     pub wide_fma: bool,
-    /// Rounding of f32 to whole numbers that tells subnormals from 0.
+    /// Rounding of f32 to whole numbers, from sums and integers.
     pub rounding: bool,
     /// The same of f64.
     pub wide_rounding: bool,
@@ -245,7 +246,7 @@ impl Lower {
             }
             Op::Unary(op @ (Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Round), a) => {
                 let built = if w.scalar(a) == Scalar::F64 { l.wide_rounding } else { l.rounding };
-                built.then(|| subnormals::round(w, op, a))
+                built.then(|| rounding::round(w, op, a))
             }
             Op::Convert(Scalar::F32, a)
                 if matches!(w.scalar(a), Scalar::I32 | Scalar::U32) && l.int_to_float =>

@@ -1,5 +1,5 @@
-//! Lowering for devices that take subnormal numbers for 0 in sums, products, multiply-adds,
-//! conversions, or rounding to whole numbers.
+//! Lowering for devices that take subnormal numbers for 0 in sums, products, multiply-adds or
+//! conversions.
 //!
 //! Sums and products of f32 are those of f64, rounded: f64 has more than twice the bits of f32 and
 //! two to spare, so rounding twice is rounding once (Figueroa, "When is double rounding
@@ -90,29 +90,6 @@ pub fn narrow(w: &mut Writer, a: Value) -> Value {
     let tiny = w.bitcast(tiny, Scalar::F32);
     let plain = w.convert(a, Scalar::F32);
     w.select(small, tiny, plain)
-}
-
-/// A float rounded to a whole number: a quarter stands for every subnormal number.
-pub fn round(w: &mut Writer, op: Unary, a: Value) -> Value {
-    let s = w.scalar(a);
-    let (word, least) = match s {
-        Scalar::F64 => (Scalar::U64, Constant::float(s, f64::MIN_POSITIVE)),
-        _ => (Scalar::U32, Constant::float(s, f64::from(f32::MIN_POSITIVE))),
-    };
-    let bits = w.bitcast(a, word);
-    let number = |w: &mut Writer, bits_of: u64| w.number(bits, Constant { scalar: word, bits: bits_of });
-    let top = number(w, 1 << (word.bits() - 1));
-    let rest = w.unary(Unary::Not, top);
-    let magnitude = w.binary(Binary::And, bits, rest);
-    let (zero, least) = (number(w, 0), number(w, least.bits));
-    let (below, other) = (w.compare(Compare::Lt, magnitude, least), w.compare(Compare::Ne, magnitude, zero));
-    let subnormal = w.binary(Binary::And, below, other);
-    let quarter = number(w, Constant::float(s, 0.25).bits);
-    let sign = w.binary(Binary::And, bits, top);
-    let quarter = w.binary(Binary::Or, quarter, sign);
-    let chosen = w.select(subnormal, quarter, bits);
-    let chosen = w.bitcast(chosen, s);
-    w.unary(op, chosen)
 }
 
 /// `a * b + c` of f32, rounded once: the device's own, or built.
