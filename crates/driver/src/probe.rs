@@ -210,8 +210,8 @@ async fn tiny<D: Whole>(device: &D, elem: Elem) -> Result<Vec<bool>> {
 }
 
 /// Bits of numbers of which most are subnormal, or become so: of all sizes below the normal ones,
-/// somewhat above them, and of the size of their quotients. Some of the first are zeros, and numbers
-/// of all sizes with places after the point, which roundings to whole numbers must know, too.
+/// somewhat above them, and of the size of their quotients. Some of the first are zeros, or of all
+/// sizes with places after the point, which roundings to whole numbers must know, too.
 fn tiny_operands(wide: bool) -> [Vec<u64>; 3] {
     let (fraction, bias) = if wide { (52, 1023) } else { (23, 127) };
     [1, 2, 3].map(|stream| {
@@ -231,7 +231,7 @@ fn tiny_operands(wide: bool) -> [Vec<u64>; 3] {
                 let i = i as u64;
                 sign | match (stream, i % 16) {
                     (1, 8) => 0,
-                    (1, 12) => bias + i / 16 % fraction << fraction | fractions,
+                    (1, 12) => ((bias + i / 16 % fraction) << fraction) | fractions,
                     _ => exponent << fraction | fractions >> shift,
                 }
             })
