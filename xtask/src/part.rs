@@ -1,4 +1,4 @@
-//! Which part runs of what devices in software compute.
+//! Which part runs of what Vulkan devices and emulated ones compute.
 //!
 //! Most of the time of all checks goes into kernels that are compiled and run without a GPU, for
 //! thousands of cases that ask one question. `cargo xtask test` takes every third of these, with
@@ -66,8 +66,10 @@ impl Part {
     pub(crate) fn sentence(self) -> String {
         let Part { k, n } = self;
         match n {
-            1 => "devices in software: everything".into(),
-            _ => format!("devices in software: part {k} of {n} ({VARIABLE}); all: cargo xtask test all"),
+            1 => "Vulkan and emulated devices: everything".into(),
+            _ => format!(
+                "Vulkan and emulated devices: part {k} of {n} ({VARIABLE}); all: cargo xtask test all"
+            ),
         }
     }
 }
