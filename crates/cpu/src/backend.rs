@@ -1,7 +1,7 @@
 //! `impl Backend for Cpu`: each kind of work as a call of one of the op families of this crate.
 //!
 //! Dispatch by dtype happens here; strategy and blocking are chosen in the families. On x86-64
-//! without AVX2 no kernels are compiled ([`Isa::has_fma`](elinvar_simd::isa::Isa::has_fma)), and
+//! without AVX2 no kernels are compiled ([`Isa::has_kernels`](elinvar_simd::isa::Isa::has_kernels)), and
 //! the reference does all the work.
 
 use crate::elementwise::wide_operands::{WideOperands, exact};
@@ -79,13 +79,13 @@ impl Compute for Cpu {
         len: usize,
     ) -> Result<CpuBuffer> {
         let s = at.map_or(Ok(s), |at| stream_in(at.buffer.data()?, at.layout))?;
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return into_buffer(Reference::random(&ReferenceDevice, r, s, None, dtype, len));
         }
         into_buffer(random::random(d, r, s, dtype, len))
     }
     fn map(d: &CpuDevice, f: &dyn MapObject, x: &[BackendView<'_>], dtype: DType) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return into_buffer(Reference::map(&ReferenceDevice, f, &reference_views(x)?, dtype));
         }
         map::map(d, f, x, dtype)
@@ -96,20 +96,20 @@ impl Compute for Cpu {
         x: &[BackendView<'_>],
         dtype: DType,
     ) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return into_buffer(Reference::map_int(&ReferenceDevice, f, &reference_views(x)?, dtype));
         }
         map::map_int(d, f, x, dtype)
     }
     fn update(d: &CpuDevice, u: &dyn UpdateObject, items: Vec<UpdateItem<'_, Self>>) -> Result<()> {
         let items = host_items(items)?;
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return Reference::update(&ReferenceDevice, u, items);
         }
         update::update(d, u, items)
     }
     fn fold<F: Folding>(d: &CpuDevice, x: BackendView<'_>, kept: usize, dtype: DType) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return into_buffer(Reference::fold::<F>(&ReferenceDevice, for_reference(&x)?, kept, dtype));
         }
         let x = host_view(&x)?;
@@ -122,13 +122,13 @@ impl Compute for Cpu {
         })
     }
     fn arg_fold(d: &CpuDevice, f: ArgFold, x: BackendView<'_>, kept: usize) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return into_buffer(Reference::arg_fold(&ReferenceDevice, f, for_reference(&x)?, kept));
         }
         into_buffer(reduce::arg_fold(d, f, &host_view(&x)?, kept))
     }
     fn scan(d: &CpuDevice, f: Scan, x: BackendView<'_>, dtype: DType) -> Result<Placed<CpuBuffer>> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return Ok(Reference::scan(&ReferenceDevice, f, for_reference(&x)?, dtype)?.map(CpuBuffer::new));
         }
         Ok(reduce::scan(d, f, &host_view(&x)?, dtype)?.map(CpuBuffer::new))
@@ -140,7 +140,7 @@ impl Compute for Cpu {
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<CpuBuffer>> {
-        let y = if d.isa().has_fma() {
+        let y = if d.isa().has_kernels() {
             reduce::rowwise(d, f, &views(x)?, kept, dtype)
         } else {
             Reference::rows(&ReferenceDevice, f, &reference_views(x)?, kept, dtype)
@@ -148,7 +148,7 @@ impl Compute for Cpu {
         Ok(y?.map(CpuBuffer::new))
     }
     fn fused(d: &CpuDevice, f: &Fused<'_>, x: &[BackendView<'_>]) -> Result<Option<FusedResults<Self>>> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return Ok(None);
         }
         let one = |y: HostData| Some(vec![CpuBuffer::new(y).into()]);
@@ -192,7 +192,7 @@ impl Compute for Cpu {
         descending: bool,
         first: usize,
     ) -> Result<(CpuBuffer, CpuBuffer)> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             let (values, places) = Reference::sort(&ReferenceDevice, for_reference(&x)?, descending, first)?;
             return Ok((CpuBuffer::new(values), CpuBuffer::new(places)));
         }
@@ -210,7 +210,7 @@ impl Compute for Cpu {
         e: Option<&dyn EpilogueObject>,
         extra: &[BackendView<'_>],
     ) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             let (x, w) = (for_reference(&x)?, for_reference(&w)?);
             return into_buffer(Reference::contract(&ReferenceDevice, p, x, w, e, &reference_views(extra)?));
         }
@@ -248,7 +248,7 @@ impl Compute for Cpu {
         e: Option<&dyn EpilogueObject>,
         extra: &[BackendView<'_>],
     ) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             let (x, w) = (for_reference(&x)?, for_reference(&w)?);
             return into_buffer(Reference::conv(&ReferenceDevice, c, x, w, out, e, &reference_views(extra)?));
         }
@@ -274,7 +274,7 @@ impl Compute for Cpu {
         w: BackendView<'_>,
         spatial: &[usize],
     ) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             let (g, w) = (for_reference(&g)?, for_reference(&w)?);
             return into_buffer(Reference::conv_input_grad(&ReferenceDevice, c, g, w, spatial));
         }
@@ -298,7 +298,7 @@ impl Compute for Cpu {
         g: BackendView<'_>,
         taps: &[usize],
     ) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             let (x, g) = (for_reference(&x)?, for_reference(&g)?);
             return into_buffer(Reference::conv_weight_grad(&ReferenceDevice, c, x, g, taps));
         }
@@ -316,14 +316,14 @@ impl Compute for Cpu {
         })
     }
     fn pool(d: &CpuDevice, p: &Pool, x: BackendView<'_>) -> Result<(CpuBuffer, Option<CpuBuffer>)> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             let (y, places) = Reference::pool(&ReferenceDevice, p, for_reference(&x)?)?;
             return Ok((CpuBuffer::new(y), places.map(CpuBuffer::new)));
         }
         pool::pool(d, p, &x)
     }
     fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: BackendView<'_>, spatial: &[usize]) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return into_buffer(Reference::avg_pool_grad(&ReferenceDevice, p, for_reference(&g)?, spatial));
         }
         into_buffer(pool::avg_pool_grad(d, p, &host_view(&g)?, spatial))
@@ -337,7 +337,7 @@ impl Compute for Cpu {
         mask: Option<BackendView<'_>>,
     ) -> Result<(CpuBuffer, CpuBuffer)> {
         let mask = mask.as_ref().map(host_view).transpose()?;
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             let ([q, k], v) = ([for_reference(&q)?, for_reference(&k)?], for_reference(&v)?);
             let (o, lse) = Reference::attention(&ReferenceDevice, a, q, k, v, mask.map(reference_view))?;
             return Ok((CpuBuffer::new(o), CpuBuffer::new(lse)));
@@ -357,7 +357,7 @@ impl Compute for Cpu {
         g: BackendView<'_>,
     ) -> Result<(CpuBuffer, CpuBuffer, CpuBuffer)> {
         let mask = mask.as_ref().map(host_view).transpose()?;
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             let ([q, k], [v, g]) =
                 ([for_reference(&q)?, for_reference(&k)?], [for_reference(&v)?, for_reference(&g)?]);
             let ([o, lse], mask) = ([for_reference(&o)?, for_reference(&lse)?], mask.map(reference_view));
@@ -370,7 +370,7 @@ impl Compute for Cpu {
         Ok((CpuBuffer::new(q), CpuBuffer::new(k), CpuBuffer::new(v)))
     }
     fn gather(d: &CpuDevice, x: BackendView<'_>, axis: usize, index: BackendView<'_>) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             let (x, index) = (for_reference(&x)?, for_reference(&index)?);
             return into_buffer(Reference::gather(&ReferenceDevice, x, axis, index));
         }
@@ -392,7 +392,7 @@ impl Compute for Cpu {
         index: BackendView<'_>,
         src: BackendView<'_>,
     ) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             let ([base, index], src) =
                 ([for_reference(&base)?, for_reference(&index)?], for_reference(&src)?);
             return into_buffer(Reference::scatter(&ReferenceDevice, how, base, axis, index, src));
@@ -418,7 +418,7 @@ impl Compute for Cpu {
         })
     }
     fn nonzero(d: &CpuDevice, x: BackendView<'_>) -> Result<(CpuBuffer, usize)> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             let (places, n) = Reference::nonzero(&ReferenceDevice, for_reference(&x)?)?;
             return Ok((CpuBuffer::new(places), n));
         }

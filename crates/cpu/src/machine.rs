@@ -36,7 +36,7 @@ pub(crate) struct Machine {
     pub(crate) l2_bytes: usize,
     pub(crate) l3_bytes: usize,
     /// Is there an instruction for fma? Without, what is written for speed alone is not compiled.
-    pub(crate) has_fma: bool,
+    pub(crate) has_kernels: bool,
     /// Numbers in a vector register, of f32 and of f64.
     lanes: [usize; 2],
     /// Rows of the highest register tile (MR), of f32 and of f64.
@@ -64,7 +64,7 @@ impl Machine {
             threads: d.threads(),
             l2_bytes: L2_BYTES,
             l3_bytes: L3_BYTES,
-            has_fma: isa.has_fma(),
+            has_kernels: isa.has_kernels(),
             lanes: [lanes::<f32>(isa), lanes::<f64>(isa)],
             tile_rows: [tile_rows::<f32>(isa), tile_rows::<f64>(isa)],
             bf16: Bf16Support::Ask(isa),
@@ -154,7 +154,7 @@ impl Machine {
             threads,
             l2_bytes: L2_BYTES,
             l3_bytes: L3_BYTES,
-            has_fma: true,
+            has_kernels: true,
             lanes: [f32_lanes, f32_lanes / 2],
             tile_rows: [mr, mr],
             bf16: Bf16Support::Known { dot: false, amx: false },
@@ -204,8 +204,8 @@ mod tests {
             };
             let real = Machine::of(&CpuDevice::new(isa, 1).unwrap());
             assert_eq!(
-                (named.isa, named.threads, named.has_fma, named.lanes, named.tile_rows),
-                (real.isa, real.threads, real.has_fma, real.lanes, real.tile_rows),
+                (named.isa, named.threads, named.has_kernels, named.lanes, named.tile_rows),
+                (real.isa, real.threads, real.has_kernels, real.lanes, real.tile_rows),
                 "{isa}"
             );
         }

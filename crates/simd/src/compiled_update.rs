@@ -210,7 +210,7 @@ fn operands<'a, T, const M: usize, const R: usize>(
 
 impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> UpdateLoops<T> for Updating<U, M, R> {
     fn run(&self, isa: Isa, x: &mut [&mut [T]], read: &[&[T]]) {
-        if !isa.has_fma() {
+        if !isa.has_kernels() {
             return self.plain(x, read);
         }
         let (x, read) = operands(x, read);

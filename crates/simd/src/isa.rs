@@ -20,8 +20,8 @@ pub struct Isa(Level);
 /// The instruction sets that code is written for, on the architecture it is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The baseline of this architecture, for any processor of it. On x86-64 that is SSE2, without
-    /// fma, for which no kernels are compiled ([`Isa::has_fma`]).
+    /// The baseline of this architecture, for any processor of it. Where there is another level, no
+    /// kernels are compiled for this one ([`Isa::has_kernels`]).
     Plain,
     /// x86-64 with AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
@@ -29,7 +29,7 @@ pub enum Level {
     /// x86-64 with AVX-512 F, BW, DQ and VL.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// aarch64, which always has NEON: like plain, with hand-written register tiles.
+    /// aarch64, which always has NEON.
     #[cfg(target_arch = "aarch64")]
     Neon,
     /// WebAssembly that was compiled with its vector instructions. A module that has them is
@@ -149,7 +149,7 @@ impl FromStr for Isa {
 /// linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsaTargets {
-    /// All that have an fma instruction ([`Isa::has_fma`]).
+    /// All of [`Isa::has_kernels`].
     All,
     /// AVX2, NEON and simd128. AVX-512 takes the copy for AVX2: for kernels that gain nothing from
     /// longer registers, or from more of them.
@@ -175,6 +175,15 @@ impl IsaTargets {
         }
     }
 }
+
+/// Is there no level but [`Level::Plain`] on this architecture? An fma is a call for each element on
+/// plain x86-64, beside which a vector loop gains nothing; and every aarch64, and every engine that
+/// loads a module with simd128, has the better level.
+pub(crate) const PLAIN_HAS_KERNELS: bool = cfg!(not(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    all(target_arch = "wasm32", target_feature = "simd128")
+)));
 
 /// A kernel was dispatched to an instruction set for which it has no copy.
 #[cold]
@@ -236,7 +245,7 @@ pub trait Kernel: Sized {
 /// Runs a kernel in the copy for this instruction set.
 ///
 /// # Panics
-/// If there is none: on x86-64 without AVX2 ([`Isa::has_fma`]).
+/// If there is none ([`Isa::has_kernels`]).
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
@@ -302,13 +311,13 @@ pub fn dispatch_formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
 }
 
 impl Isa {
-    /// Are kernels compiled for it? On plain x86-64 an fma is a call for each element, beside which
-    /// a vector loop gains nothing: there the reference's loops do all the work.
-    pub fn has_fma(self) -> bool {
-        cfg!(not(target_arch = "x86_64")) || self.level() != Level::Plain
+    /// Are kernels compiled for it? For [`Level::Plain`] only where it is all there is: elsewhere the
+    /// reference's loops do all its work.
+    pub fn has_kernels(self) -> bool {
+        PLAIN_HAS_KERNELS || self.level() != Level::Plain
     }
     /// Those of this processor for which kernels are compiled.
     pub fn with_kernels() -> Vec<Isa> {
-        Isa::all().into_iter().filter(|isa| isa.has_fma()).collect()
+        Isa::all().into_iter().filter(|isa| isa.has_kernels()).collect()
     }
 }

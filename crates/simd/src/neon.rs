@@ -5,7 +5,7 @@ use super::vector::Vector;
 use std::arch::aarch64::*;
 
 macro_rules! register {
-    ($v:ty, $t:ty, $lanes:literal, $rows:literal: $splat:ident $load:ident $store:ident $fma:ident $add:ident $and:ident $other:ident $bits:ty) => {
+    ($v:ty, $t:ty, $lanes:literal, $rows:literal: $splat:ident $load:ident $store:ident $fma:ident $add:ident $sub:ident $mul:ident $and:ident $other:ident $bits:ty) => {
         impl Vector for $v {
             type T = $t;
             const LANES: usize = $lanes;
@@ -47,6 +47,16 @@ macro_rules! register {
                 unsafe { $add(self, b) }
             }
             #[inline(always)]
+            unsafe fn sub(self, b: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $sub(self, b) }
+            }
+            #[inline(always)]
+            unsafe fn mul(self, b: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $mul(self, b) }
+            }
+            #[inline(always)]
             unsafe fn and(self, mask: Self) -> Self {
                 // SAFETY: as above; both register types are sixteen bytes with any bits.
                 unsafe {
@@ -63,5 +73,5 @@ macro_rules! register {
     };
 }
 // 24 of 32 registers hold accumulators; the others hold operands.
-register!(float32x4_t, f32, 4, 12: vdupq_n_f32 vld1q_f32 vst1q_f32 vfmaq_f32 vaddq_f32 vandq_u32 vbslq_f32 uint32x4_t);
-register!(float64x2_t, f64, 2, 12: vdupq_n_f64 vld1q_f64 vst1q_f64 vfmaq_f64 vaddq_f64 vandq_u64 vbslq_f64 uint64x2_t);
+register!(float32x4_t, f32, 4, 12: vdupq_n_f32 vld1q_f32 vst1q_f32 vfmaq_f32 vaddq_f32 vsubq_f32 vmulq_f32 vandq_u32 vbslq_f32 uint32x4_t);
+register!(float64x2_t, f64, 2, 12: vdupq_n_f64 vld1q_f64 vst1q_f64 vfmaq_f64 vaddq_f64 vsubq_f64 vmulq_f64 vandq_u64 vbslq_f64 uint64x2_t);

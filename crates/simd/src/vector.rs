@@ -5,6 +5,8 @@
 //! instruction set, half of that, or the one that multiplies bf16 pairs.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
+#[cfg(not(target_arch = "x86_64"))]
+use super::isa::PLAIN_HAS_KERNELS;
 #[cfg(target_arch = "x86_64")]
 use super::isa::dispatch_pairs;
 use super::isa::{Isa, IsaTargets, Kernel, Level, not_compiled_for};
@@ -46,6 +48,10 @@ pub trait Vector: Copy {
     unsafe fn fma(self, b: Self, c: Self) -> Self;
     /// self + b
     unsafe fn add(self, b: Self) -> Self;
+    /// self - b
+    unsafe fn sub(self, b: Self) -> Self;
+    /// self * b; of pairs of bf16 the sum of both products, as of `fma`.
+    unsafe fn mul(self, b: Self) -> Self;
     /// Bitwise and.
     unsafe fn and(self, mask: Self) -> Self;
     /// `self` where all bits of the mask are set, `other` where none is.
@@ -174,7 +180,7 @@ pub fn dispatch_vectors<W: VectorKernel>(isa: Isa, work: W) {
     // know.
     match isa.level() {
         #[cfg(not(target_arch = "x86_64"))]
-        Level::Plain if const { W::TARGETS.has_avx2_or_neon() } => {
+        Level::Plain if const { PLAIN_HAS_KERNELS && W::TARGETS.has_avx2_or_neon() } => {
             WithVectors::<Array4<W::T>, W>(work, PhantomData).plain()
         }
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
@@ -221,7 +227,7 @@ pub fn dispatch_half_vectors<W: VectorKernel>(isa: Isa, work: W) {
             WithVectors::<<W::T as SimdElement>::V256, W>(work, PhantomData).avx2()
         },
         #[cfg(not(target_arch = "x86_64"))]
-        Level::Plain if const { W::HALF_TARGETS.has_avx2_or_neon() } => {
+        Level::Plain if const { PLAIN_HAS_KERNELS && W::HALF_TARGETS.has_avx2_or_neon() } => {
             WithVectors::<Array4<W::T>, W>(work, PhantomData).plain()
         }
         #[cfg(target_arch = "aarch64")]
@@ -395,6 +401,14 @@ impl<T: SimdElement> Vector for Array4<T> {
     #[inline(always)]
     unsafe fn add(self, b: Self) -> Self {
         Array4::of(|i| self.0[i] + b.0[i])
+    }
+    #[inline(always)]
+    unsafe fn sub(self, b: Self) -> Self {
+        Array4::of(|i| self.0[i] - b.0[i])
+    }
+    #[inline(always)]
+    unsafe fn mul(self, b: Self) -> Self {
+        Array4::of(|i| self.0[i] * b.0[i])
     }
     #[inline(always)]
     unsafe fn and(self, mask: Self) -> Self {

@@ -41,7 +41,7 @@ fn all<V>(v: V) -> V {
 }
 
 macro_rules! register {
-    ($v:ty, $t:ty, $lanes:literal, $rows:literal, $low:ty: $half:ident $splat:ident $load:ident $store:ident $fma:ident $add:ident $and:ident $other:ident $($compress:ident)?) => {
+    ($v:ty, $t:ty, $lanes:literal, $rows:literal, $low:ty: $half:ident $splat:ident $load:ident $store:ident $fma:ident $add:ident $sub:ident $mul:ident $and:ident $other:ident $($compress:ident)?) => {
         impl Vector for $v {
             type T = $t;
             const LANES: usize = $lanes;
@@ -90,6 +90,16 @@ macro_rules! register {
                 unsafe { $add(self, b) }
             }
             #[inline(always)]
+            unsafe fn sub(self, b: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $sub(self, b) }
+            }
+            #[inline(always)]
+            unsafe fn mul(self, b: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $mul(self, b) }
+            }
+            #[inline(always)]
             unsafe fn and(self, mask: Self) -> Self {
                 // SAFETY: as above.
                 unsafe { $and(self, mask) }
@@ -130,16 +140,16 @@ unsafe fn pick_512(from: *const f32, count: usize, place: u32, places: *mut u32,
 }
 
 // 24 of 32 registers hold accumulators, 12 of 16 with AVX2; the others hold operands.
-register!(__m512, f32, 16, 12, __m256: _mm512_castps512_ps256 _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_and_ps either_512 pick_512);
-register!(__m512d, f64, 8, 12, __m256d: _mm512_castpd512_pd256 _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd _mm512_and_pd either_512d);
-register!(__m256, f32, 8, 6, __m256: all _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_and_ps either_256);
-register!(__m256d, f64, 4, 6, __m256d: all _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_and_pd either_256d);
+register!(__m512, f32, 16, 12, __m256: _mm512_castps512_ps256 _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_and_ps either_512 pick_512);
+register!(__m512d, f64, 8, 12, __m256d: _mm512_castpd512_pd256 _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd _mm512_sub_pd _mm512_mul_pd _mm512_and_pd either_512d);
+register!(__m256, f32, 8, 6, __m256: all _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_and_ps either_256);
+register!(__m256d, f64, 4, 6, __m256d: all _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_sub_pd _mm256_mul_pd _mm256_and_pd either_256d);
 
 macro_rules! pairs {
     ($name:ident($v:ty, $halves:ty): $dot:ident) => {
         /// Pairs of bf16 in the bits of f32, or sums of f32. `fma` multiplies the numbers of each
-        /// pair and adds both products to the sum, with the roundings of `vdpbf16ps`; all else
-        /// moves bits.
+        /// pair and adds both products to the sum, with the roundings of `vdpbf16ps`; `add` and
+        /// `sub` are of sums; all else moves bits.
         #[derive(Clone, Copy)]
         pub struct $name($v);
 
@@ -190,6 +200,16 @@ macro_rules! pairs {
             unsafe fn add(self, b: Self) -> Self {
                 // SAFETY: as above.
                 unsafe { $name(self.0.add(b.0)) }
+            }
+            #[inline(always)]
+            unsafe fn sub(self, b: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { $name(self.0.sub(b.0)) }
+            }
+            #[inline(always)]
+            unsafe fn mul(self, b: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { self.fma(b, Self::splat(-0.0)) }
             }
             #[inline(always)]
             unsafe fn and(self, mask: Self) -> Self {

@@ -20,7 +20,7 @@ impl Memory for Cpu {
         memory::adopt(data).map(CpuBuffer::new)
     }
     fn download(d: &CpuDevice, x: BackendView<'_>) -> Result<HostData> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return Reference::copy(&ReferenceDevice, for_reference(&x)?);
         }
         copy::to_contiguous(d, &host_view(&x)?)
@@ -53,13 +53,13 @@ impl Memory for Cpu {
         into_buffer(copy::fill(d, value, dtype, len))
     }
     fn copy(d: &CpuDevice, x: BackendView<'_>) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return into_buffer(Reference::copy(&ReferenceDevice, for_reference(&x)?));
         }
         into_buffer(copy::to_contiguous(d, &host_view(&x)?))
     }
     fn cast<C: Casting>(d: &CpuDevice, x: BackendView<'_>, dtype: DType) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return into_buffer(Reference::cast::<C>(&ReferenceDevice, for_reference(&x)?, dtype));
         }
         let x = host_view(&x)?;
@@ -72,7 +72,7 @@ impl Memory for Cpu {
         shape: &Shape,
         parts: &[(BackendView<'_>, Layout)],
     ) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             let parts: Vec<_> =
                 parts.iter().map(|(v, l)| Ok((for_reference(v)?, l.clone()))).collect::<Result<_>>()?;
             return into_buffer(Reference::assemble(&ReferenceDevice, fill, dtype, shape, &parts));
@@ -85,7 +85,7 @@ impl Memory for Cpu {
         // First the elements: while they are put off, what they are computed from may be `to`,
         // which would then be copied.
         let x = host_view(&x)?;
-        if !d.isa().has_fma() {
+        if !d.isa().has_kernels() {
             return Reference::write(&ReferenceDevice, to.data_mut()?, at, reference_view(x));
         }
         concat::write_into(d, to.data_mut()?, at, &x)

@@ -58,6 +58,7 @@ fn transform<T: Planned>(
     let scale = if is_halved && kind == FourierKind::Real { scale * 0.5 } else { scale };
     let (lanes, rows) = (lanes::<T>(d.isa()), before * after);
     let job = Job {
+        isa: d.isa(),
         kind,
         n,
         scale: (scale != 1.0).then(|| T::from_f64(scale)),

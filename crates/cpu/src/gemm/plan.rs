@@ -304,7 +304,7 @@ fn plan_split_k(p: &ContractProblem, machine: &Machine) -> Option<SplitKPlan> {
 
 /// Products of vectors of at most a chunk, whose terms are neighbours, stored alike.
 fn plan_dot(p: &ContractProblem, machine: &Machine) -> Option<DotPlan> {
-    let fits = (p.m, p.n) == (1, 1) && p.batch > 1 && (1..=CHUNK).contains(&p.k) && machine.has_fma;
+    let fits = (p.m, p.n) == (1, 1) && p.batch > 1 && (1..=CHUNK).contains(&p.k) && machine.has_kernels;
     if !fits || p.lhs.col != 1 || p.rhs.row != 1 || p.lhs.storage != p.rhs.storage {
         return None;
     }
@@ -328,7 +328,7 @@ fn plan_tiny(p: &ContractProblem, machine: &Machine) -> Option<TinyPlan> {
     let fits = p.batch >= TINY_MIN_BATCH
         && (1..=TINY_MAX_RESULTS).contains(&results)
         && (1..=TINY_MAX_TERMS).contains(&p.k);
-    if !native || !fits || !machine.has_fma || p.is_prepacked {
+    if !native || !fits || !machine.has_kernels || p.is_prepacked {
         return None;
     }
     let (piece, ns) = (TINY_PRODUCTS_PER_TASK * results, p.k as f64 * TINY_COST_FACTOR / FMAS_PER_NS);

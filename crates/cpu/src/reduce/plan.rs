@@ -182,7 +182,7 @@ pub(super) fn fold(p: ReduceProblem<'_>, m: &Machine) -> FoldPlan {
 /// The plan of a fold of rows side by side, if they are taken so.
 pub(super) fn column_fold(p: ReduceProblem<'_>, m: &Machine) -> Option<ColumnFoldPlan> {
     // On plain x86-64 this is not compiled.
-    if !m.has_fma {
+    if !m.has_kernels {
         return None;
     }
     let layout = p.columns(FOLD_MIN_ROWS)?;

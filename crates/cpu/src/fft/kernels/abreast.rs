@@ -76,9 +76,10 @@ pub(super) unsafe fn rows<V: GatherVector>(
             }
             _ => [a, b],
         };
-        let mut y = run::<V, false>(&job.transform.levels.all, Place { l: 1, k: 0 }, m, [from, other]);
+        let mut y =
+            run::<V::T, false>(job.isa, &job.transform.levels.all, Place { l: 1, k: 0 }, m, [from, other]);
         let scale = V::splat(job.scale.unwrap_or(V::T::lit(1.0)));
-        let scaled = |x: [V; 2]| if job.scale.is_some() { x.map(|x| product(x, scale)) } else { x };
+        let scaled = |x: [V; 2]| if job.scale.is_some() { x.map(|x| x.mul(scale)) } else { x };
         match (job.kind, job.half) {
             (FourierKind::Real, Some(half)) => {
                 let to = if y == a { b } else { a };
@@ -106,13 +107,6 @@ pub(super) unsafe fn rows<V: GatherVector>(
     }
 }
 
-/// x * y: adding -0 changes no bit of a product.
-#[inline(always)]
-unsafe fn product<V: Vector>(x: V, y: V) -> V {
-    // SAFETY: the caller's instruction set.
-    unsafe { x.fma(y, V::splat(V::T::lit(-0.0))) }
-}
-
 #[inline(always)]
 unsafe fn load<V: Vector>(from: *const V::T, k: usize) -> [V; 2] {
     // SAFETY: the caller's: element k is in memory.
@@ -137,9 +131,8 @@ unsafe fn store<V: Vector>(to: *mut V::T, k: usize, [re, im]: [V; 2]) {
 unsafe fn joined<V: Vector>([a, b]: [V; 2], [c, d]: [V; 2], half: &Half<V::T>, k: usize) -> [V; 2] {
     // SAFETY: the caller's instruction set.
     unsafe {
-        let minus = V::splat(V::T::lit(-1.0));
         let [sin, re, im] = [half.cos[k], half.sin[0][k], half.sin[1][k]].map(|x| V::splat(x));
-        let (e, o) = ([a.add(c), d.fma(minus, b)], [c.fma(minus, a), b.add(d)]);
-        [e[0].add(o[1].fma(re, product(o[0], sin))), e[1].add(o[0].fma(im, product(o[1], sin)))]
+        let (e, o) = ([a.add(c), b.sub(d)], [a.sub(c), b.add(d)]);
+        [e[0].add(o[1].fma(re, o[0].mul(sin))), e[1].add(o[0].fma(im, o[1].mul(sin)))]
     }
 }

@@ -4,6 +4,7 @@ use crate::fft::plan::Cut;
 use crate::fft::tables::{Half, Transform};
 use elinvar_ops::backend::FourierKind;
 use elinvar_ops::catalogue::fourier::Direction;
+use elinvar_simd::isa::Isa;
 use elinvar_simd::vector::SimdElement;
 
 /// Lanes of the widest registers.
@@ -105,6 +106,7 @@ impl<'a, T: Copy> Source<'a, T> {
 
 /// What all rows have in common.
 pub(in crate::fft) struct Job<'a, T> {
+    pub(in crate::fft) isa: Isa,
     pub(in crate::fft) kind: FourierKind,
     /// The length, of complex or real numbers.
     pub(in crate::fft) n: usize,

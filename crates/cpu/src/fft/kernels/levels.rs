@@ -10,9 +10,10 @@
 #![allow(unsafe_code, reason = "vector registers at places that callers have checked")]
 
 use crate::fft::tables::Level;
-use elinvar_lane::lane::Lane;
 use elinvar_ops::catalogue::fourier::plan::MAX_RADIX;
-use elinvar_simd::vector::{SimdElement, Vector};
+use elinvar_simd::isa::Isa;
+use elinvar_simd::quad::GatherVector;
+use elinvar_simd::vector::{SimdElement, Vector, VectorKernel, dispatch_vectors};
 
 /// An element of each line: its parts.
 type Pair<V> = [V; 2];
@@ -29,13 +30,53 @@ pub(super) struct Place {
 const WIDE_TILE_ROWS: usize = 8;
 
 /// Runs `levels` on `size` elements in `a`, with `b` as other memory, and says which of the two has
-/// the results.
+/// the results. Compiled once for all callers: they have the same registers.
 ///
 /// # Safety
-/// The processor has the registers `V`; both have `2 * size` registers; `size` is the product of
-/// the levels; tables of levels have elements up to `place.k + V::LANES` if `ALONG`.
+/// Both have `2 * size` of the registers of [`dispatch_vectors`]; `size` is the product of the
+/// levels; tables of levels have a register's elements from `place.k` on if `ALONG`.
 #[inline(always)]
-pub(super) unsafe fn run<V: Vector, const ALONG: bool>(
+pub(super) unsafe fn run<T: SimdElement, const ALONG: bool>(
+    isa: Isa,
+    levels: &[Level<T>],
+    place: Place,
+    size: usize,
+    [from, other]: [*mut T; 2],
+) -> *mut T {
+    let mut results = from;
+    dispatch_vectors(
+        isa,
+        LevelsKernel::<T, ALONG> { levels, place, size, from, other, results: &mut results },
+    );
+    results
+}
+
+/// What [`run`] does, made by it alone.
+struct LevelsKernel<'a, T, const ALONG: bool> {
+    levels: &'a [Level<T>],
+    place: Place,
+    size: usize,
+    from: *mut T,
+    other: *mut T,
+    results: &'a mut *mut T,
+}
+
+impl<T: SimdElement, const ALONG: bool> VectorKernel for LevelsKernel<'_, T, ALONG> {
+    type T = T;
+    #[inline(always)]
+    unsafe fn run<V: GatherVector<T = T>>(self) {
+        // SAFETY: the caller's registers, and what `run` asks for.
+        *self.results =
+            unsafe { run_in::<V, ALONG>(self.levels, self.place, self.size, [self.from, self.other]) };
+    }
+}
+
+/// [`run`] in these registers.
+///
+/// # Safety
+/// The processor has the registers `V`; as there.
+#[inline(always)]
+unsafe fn run_in<V: Vector, const ALONG: bool>(
     levels: &[Level<V::T>],
     place: Place,
     size: usize,
@@ -99,12 +140,8 @@ impl<V: Vector> Turn<V> {
     /// The number turned.
     #[inline(always)]
     unsafe fn turn(&self, [re, im]: Pair<V>) -> Pair<V> {
-        // SAFETY: the caller's instruction set. Adding -0 to a product changes no bit of it.
-        unsafe {
-            let zero = V::splat(V::T::lit(-0.0));
-            let [a, b] = [re.fma(self.cos, zero), im.fma(self.cos, zero)];
-            [im.fma(self.sin[0], a), re.fma(self.sin[1], b)]
-        }
+        // SAFETY: the caller's instruction set.
+        unsafe { [im.fma(self.sin[0], re.mul(self.cos)), re.fma(self.sin[1], im.mul(self.cos))] }
     }
 }
 
@@ -156,10 +193,10 @@ impl<T: SimdElement> Pass<'_, T> {
         debug_assert!(self.m.is_multiple_of(count) && self.levels[..C].iter().all(|x| x.radix == 2));
         // SAFETY: the caller's; the elements are below m * count * l.
         unsafe {
-            let minus = V::splat(T::lit(-1.0));
+            let zero = V::splat(T::ZERO);
             for k in 0..l {
                 // Of stage s, and what was chosen before it: the factors in order of use.
-                let none = Turn { cos: minus, sin: [minus; 2] };
+                let none = Turn { cos: zero, sin: [zero; 2] };
                 let mut turns = [none; 7];
                 for s in 0..C {
                     for q in 0..1 << s {
@@ -170,7 +207,7 @@ impl<T: SimdElement> Pass<'_, T> {
                     }
                 }
                 for j in 0..m {
-                    let mut x = [[minus; 2]; 8];
+                    let mut x = [[zero; 2]; 8];
                     for (t, x) in x[..count].iter_mut().enumerate() {
                         *x = self.load::<V>((j + m * t) * l + k);
                     }
@@ -184,7 +221,7 @@ impl<T: SimdElement> Pass<'_, T> {
                                 let odd =
                                     if FIRST && s == 0 { x[o] } else { turns[(1 << s) - 1 + q].turn(x[o]) };
                                 x[i] = [odd[0].add(even[0]), odd[1].add(even[1])];
-                                x[o] = [odd[0].fma(minus, even[0]), odd[1].fma(minus, even[1])];
+                                x[o] = [even[0].sub(odd[0]), even[1].sub(odd[1])];
                             }
                         }
                     }

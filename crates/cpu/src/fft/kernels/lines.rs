@@ -13,6 +13,7 @@
 use super::levels::{Place, run};
 use crate::fft::plan::Cut;
 use crate::fft::tables::Levels;
+use elinvar_simd::isa::Isa;
 use elinvar_simd::quad::GatherVector;
 
 /// Numbers between the planes of a line: whole registers, and one more, so that lines of a power of
@@ -48,9 +49,10 @@ pub(in crate::fft) fn sizes(n: usize, cut: Cut, [lanes, lines]: [usize; 2]) -> [
 /// Transforms the first `lines`, at most as many as a register has lanes.
 ///
 /// # Safety
-/// The processor has the registers `V`.
+/// The processor has the registers `V`, which are those of `dispatch_vectors` for `isa`.
 #[inline(always)]
 pub(in crate::fft) unsafe fn transform<V: GatherVector>(
+    isa: Isa,
     levels: &Levels<V::T>,
     cut: Cut,
     lines: usize,
@@ -63,10 +65,10 @@ pub(in crate::fft) unsafe fn transform<V: GatherVector>(
     // SAFETY: the caller's instruction set, and the sizes above.
     unsafe {
         match cut {
-            Cut::Lines => abreast::<V>(levels, memory),
+            Cut::Lines => abreast::<V>(isa, levels, memory),
             Cut::Within { levels: count, first } => {
                 for i in 0..lines {
-                    within::<V>(levels, [count, first], i, memory);
+                    within::<V>(isa, levels, [count, first], i, memory);
                 }
             }
         }
@@ -78,7 +80,7 @@ pub(in crate::fft) unsafe fn transform<V: GatherVector>(
 /// # Safety
 /// As for [`transform`].
 #[inline(always)]
-unsafe fn abreast<V: GatherVector>(levels: &Levels<V::T>, memory: &mut Memory<'_, V::T>) {
+unsafe fn abreast<V: GatherVector>(isa: Isa, levels: &Levels<V::T>, memory: &mut Memory<'_, V::T>) {
     let (n, step) = (levels.n, plane(levels.n));
     let lines = memory.lines.as_mut_ptr();
     let [a, b] = [0, 1].map(|i| memory.lanes[i].as_mut_ptr());
@@ -92,7 +94,7 @@ unsafe fn abreast<V: GatherVector>(levels: &Levels<V::T>, memory: &mut Memory<'_
                 }
             }
         }
-        let y = run::<V, false>(&levels.all, Place { l: 1, k: 0 }, n, [a, b]);
+        let y = run::<V::T, false>(isa, &levels.all, Place { l: 1, k: 0 }, n, [a, b]);
         for part in 0..2 {
             for i in (0..n).step_by(V::LANES) {
                 turned::<V>(y, [2 * i + part, 2], lines.add(part * step + i), 2 * step);
@@ -139,6 +141,7 @@ pub(super) unsafe fn turned<V: GatherVector>(
 /// As for [`transform`]; `first` and `n / first` are at least `LANES`.
 #[inline(always)]
 unsafe fn within<V: GatherVector>(
+    isa: Isa,
     levels: &Levels<V::T>,
     [count, first]: [usize; 2],
     i: usize,
@@ -159,7 +162,7 @@ unsafe fn within<V: GatherVector>(
                     V::load(line.add(part * step + t * rest + j)).store(a.add((2 * t + part) * V::LANES));
                 }
             }
-            let y = run::<V, false>(before, Place { l: 1, k: 0 }, first, [a, b]);
+            let y = run::<V::T, false>(isa, before, Place { l: 1, k: 0 }, first, [a, b]);
             for part in 0..2 {
                 for k in (0..first).step_by(V::LANES) {
                     let k = k.min(first - V::LANES);
@@ -174,7 +177,7 @@ unsafe fn within<V: GatherVector>(
                     V::load(between.add(part * step + t * first + k)).store(a.add((2 * t + part) * V::LANES));
                 }
             }
-            let y = run::<V, true>(after, Place { l: first, k }, rest, [a, b]);
+            let y = run::<V::T, true>(isa, after, Place { l: first, k }, rest, [a, b]);
             for t in 0..rest {
                 for part in 0..2 {
                     V::load(y.add((2 * t + part) * V::LANES)).store(line.add(part * step + t * first + k));

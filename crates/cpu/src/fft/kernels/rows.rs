@@ -44,7 +44,7 @@ impl<T: SimdElement> VectorKernel for RowsKernel<'_, '_, '_, T> {
             }
             job.read(row, &mut memory.lines[..2 * step * count], step, spare);
             // SAFETY: the caller's instruction set.
-            unsafe { lines::transform::<V>(&job.transform.levels, job.cut, count, &mut memory) };
+            unsafe { lines::transform::<V>(job.isa, &job.transform.levels, job.cut, count, &mut memory) };
             if let Some(convolution) = &job.transform.convolution {
                 for line in memory.lines.chunks_exact_mut(2 * step).take(count) {
                     let (re, im) = line.split_at_mut(step);
@@ -52,7 +52,7 @@ impl<T: SimdElement> VectorKernel for RowsKernel<'_, '_, '_, T> {
                     re.swap_with_slice(im);
                 }
                 // SAFETY: as above.
-                unsafe { lines::transform::<V>(&job.transform.levels, job.cut, count, &mut memory) };
+                unsafe { lines::transform::<V>(job.isa, &job.transform.levels, job.cut, count, &mut memory) };
             }
             for line in memory.lines.chunks_exact_mut(2 * step).take(count) {
                 job.write(line.split_at_mut(step).into(), dst);

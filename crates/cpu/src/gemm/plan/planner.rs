@@ -166,7 +166,7 @@ impl Planner<'_> {
     }
     /// Are there so few rows that they have a kernel of their own?
     fn is_few(&self) -> bool {
-        self.machine.has_fma
+        self.machine.has_kernels
             && PREFETCH_ROWS.contains(&self.p.m)
             && self.p.k * self.p.m <= self.small_m_numbers()
     }
@@ -298,7 +298,7 @@ impl Planner<'_> {
 
     fn private_packing(&self) -> PrivatePackingPlan {
         let is_pairs = self.p.kind == TermKind::Bf16Pairs;
-        let gemv = self.machine.has_fma && self.p.b.columns != ColumnAccess::Packed;
+        let gemv = self.machine.has_kernels && self.p.b.columns != ColumnAccess::Packed;
         // What is used by few tiles, or stays in the second-level cache as it is, is not worth
         // packing.
         let few = self.p.m <= 2 * self.mr() || self.p.b_fits_l2(self.machine);

@@ -55,7 +55,7 @@ fn as_numbers<T: Copy, N: SimdElement>(
 ) -> bool {
     let TransposeBlocks { at, starts, rows, cols, step } = blocks;
     let side = LINE / size_of::<N>();
-    if rows.min(cols) < side || lanes::<N>(isa) < 4 || !isa.has_fma() {
+    if rows.min(cols) < side || lanes::<N>(isa) < 4 || !isa.has_kernels() {
         return false;
     }
     let y = dst.unwritten();
@@ -163,7 +163,7 @@ mod tests {
                         });
                         // NEON has two numbers of 8 bytes in a register, which make no square.
                         let lanes = if size_of::<T>() == 8 { lanes::<f64>(isa) } else { lanes::<f32>(isa) };
-                        let may = isa.has_fma() && lanes >= 4;
+                        let may = isa.has_kernels() && lanes >= 4;
                         assert_eq!(done, may && rows.min(cols) >= side, "{isa}: {rows} x {cols}");
                         let want = (0..rows).flat_map(|r| {
                             starts.iter().flat_map(move |s| {

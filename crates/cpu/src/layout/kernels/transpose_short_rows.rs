@@ -56,7 +56,7 @@ pub(crate) fn from_lanes<T: Copy>(
 /// The side of squares, if there are any. Numbers are moved as numbers of type `N`, which has their
 /// size: no bit of them changes.
 fn side<N: SimdElement>(isa: Isa) -> Option<usize> {
-    Some(lanes::<N>(isa)).filter(|&side| side >= 4 && isa.has_fma())
+    Some(lanes::<N>(isa)).filter(|&side| side >= 4 && isa.has_kernels())
 }
 
 fn values_to_lanes<T: Copy, N: SimdElement>(
@@ -202,7 +202,7 @@ mod tests {
                     let transposed = to_lanes(isa, &x, step, rows, &mut chunks[..n]);
                     assert!(transposed <= rows, "{isa}");
                     // On all but plain x86-64 there is room for a square, and it is used.
-                    let four = size_of::<T>() == 4 && isa.has_fma() && rows == 64;
+                    let four = size_of::<T>() == 4 && isa.has_kernels() && rows == 64;
                     assert!(!four || transposed >= 32, "{isa}: {transposed} of {rows} rows of {n}");
                     for (i, chunk) in chunks[..n].iter().enumerate() {
                         let right = (0..transposed).all(|row| chunk[row] == x[row * step + i]);

@@ -9,7 +9,6 @@ use crate::linalg::schedule::Task;
 use crate::reduce::float::Float;
 use elinvar_core::order::LANES;
 use elinvar_ops::factor_steps::rotation::{cosine, sine, tangent};
-use elinvar_ops::lane::Lane;
 use elinvar_simd::quad::GatherVector;
 use elinvar_simd::vector::VectorKernel;
 
@@ -166,21 +165,11 @@ unsafe fn rotate<C: Float, V: GatherVector<T = C>>(
             for i in (0..GROUP).step_by(V::LANES) {
                 let (x, y) = (x.as_mut_ptr().add(i), y.as_mut_ptr().add(i));
                 let (a, b) = (V::load(x), V::load(y));
-                b.fma(cos, times(a, sin)).store(x);
-                a.fma(cos, times(b, minus)).store(y);
+                b.fma(cos, a.mul(sin)).store(x);
+                a.fma(cos, b.mul(minus)).store(y);
             }
         }
     }
-}
-
-/// A product, rounded: adding -0 changes nothing.
-///
-/// # Safety
-/// As for [`turn`].
-#[inline(always)]
-unsafe fn times<V: GatherVector>(a: V, b: V) -> V {
-    // SAFETY: as above.
-    unsafe { a.fma(b, V::splat(V::T::lit(-0.0))) }
 }
 
 /// Of two rows the sum of their products, or (`K` is 3) those of their squares before it: the
@@ -268,9 +257,9 @@ unsafe fn terms<V: GatherVector, const K: usize>(x: &[V::T], y: &[V::T], at: usi
     // SAFETY: both have as many elements as a register; the instructions are our caller's.
     unsafe {
         let (x, y) = (V::load(x.as_ptr()), V::load(y.as_ptr()));
-        let mut all = [times(x, y); K];
+        let mut all = [x.mul(y); K];
         if K == 3 {
-            (all[0], all[1]) = (times(x, x), times(y, y));
+            (all[0], all[1]) = (x.mul(x), y.mul(y));
         }
         all
     }
