@@ -215,11 +215,13 @@ fn vulkan_on_golden(validated: bool) -> Outcome {
 /// A part of the golden cases on WebGPU, over the same device. By the program that the tests have
 /// built with all features: `wgpu` takes longer to optimise than this takes to run.
 fn webgpu_on_golden() -> Outcome {
-    const PART: &str = "1/64";
+    const PART: &str = "1/21";
     let run = || {
         let dir = golden()?;
         let mut lab = program::lab_with_all_features().map_err(Outcome::Failed)?;
-        lab.args(["conformance", "--device", "webgpu:0", "--part", PART, "--golden"]).arg(dir);
+        let every = Part::of_step().map_err(Outcome::Failed)?.text();
+        lab.args(["conformance", "--device", "webgpu:0", "--part", PART, "--every", &every, "--golden"])
+            .arg(dir);
         Ok(ended(&mut lab))
     };
     run().unwrap_or_else(|outcome| outcome)

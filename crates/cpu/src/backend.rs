@@ -1,8 +1,8 @@
 //! `impl Backend for Cpu`: each kind of work as a call of one of the op families of this crate.
 //!
-//! Dispatch by dtype happens here; strategy and blocking are chosen in the families. On x86-64
-//! without AVX2 no kernels are compiled ([`Isa::has_kernels`](elinvar_simd::isa::Isa::has_kernels)), and
-//! the reference does all the work.
+//! Dispatch by dtype happens here; strategy and blocking are chosen in the families. Where no
+//! kernels are compiled ([`Isa::has_kernels`](elinvar_simd::isa::Isa::has_kernels)), the reference
+//! does all the work.
 
 use crate::elementwise::wide_operands::{WideOperands, exact};
 use crate::elementwise::{random, update};

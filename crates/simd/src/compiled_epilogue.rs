@@ -131,7 +131,7 @@ fn operands<'a, T, const N: usize>(x: &[&'a [T]], n: usize) -> [&'a [T]; N] {
 
 impl<T: SimdFloat, E: Epilogue<N>, const N: usize> EpilogueRow<T> for Compiled<E, N> {
     fn row(&self, isa: Isa, x: &[&[T]], y: &mut [T]) {
-        // Where formulas are not compiled, they are called: an fma is a call there anyway.
+        // Where formulas are not compiled, they are called.
         if !isa.has_kernels() {
             return self.plain_row(x, y);
         }

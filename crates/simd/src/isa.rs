@@ -176,9 +176,9 @@ impl IsaTargets {
     }
 }
 
-/// Is there no level but [`Level::Plain`] on this architecture? An fma is a call for each element on
-/// plain x86-64, beside which a vector loop gains nothing; and every aarch64, and every engine that
-/// loads a module with simd128, has the better level.
+/// Is there no level but [`Level::Plain`] on this architecture? On plain x86-64 an fma is a call
+/// for each element, beside which a vector loop gains nothing; and every aarch64, and every engine
+/// that loads a module with simd128, has the better level.
 pub(crate) const PLAIN_HAS_KERNELS: bool = cfg!(not(any(
     target_arch = "x86_64",
     target_arch = "aarch64",
@@ -311,8 +311,8 @@ pub fn dispatch_formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
 }
 
 impl Isa {
-    /// Are kernels compiled for it? For [`Level::Plain`] only where it is all there is: elsewhere the
-    /// reference's loops do all its work.
+    /// Are kernels compiled for it? For [`Level::Plain`] only where it is all there is: elsewhere
+    /// the reference's loops do all its work.
     pub fn has_kernels(self) -> bool {
         PLAIN_HAS_KERNELS || self.level() != Level::Plain
     }

@@ -136,7 +136,8 @@ pub struct Conformance {
     /// into compiling kernels
     #[arg(long, value_name = "K/N")]
     pub part: Option<Part>,
-    /// Only the K-th of every N cases: a part that meets every op
+    /// Only the K-th of every N cases: a part that meets every op; and such a part of the products
+    /// with `Precision::Fast`
     #[arg(long, value_name = "K/N", default_value = "1/1", hide_default_value = true)]
     pub every: Part,
     /// Afterwards also draw this many calls of each kind of work, and of each op of linear algebra

@@ -1,6 +1,6 @@
 //! `Precision::Fast`: products by tensor cores, where a device has such.
 
-use elinvar_conformance::fast;
+use elinvar_conformance::{Part, fast};
 use elinvar_core::{DType, HostData, Precision};
 use elinvar_driver::Driver;
 use elinvar_gpu::{Gpu, GpuDevice};
@@ -49,7 +49,7 @@ fn check<D: Driver>(d: &GpuDevice<D>) {
         assert!(exact == fast, "{dtype}");
         assert_eq!(after > before, units, "{dtype}: is there another kernel?");
     }
-    let found = fast::products::<Gpu<D>>(d, &SHAPES).unwrap();
+    let found = fast::products::<Gpu<D>>(d, &SHAPES, Part::ALL).unwrap();
     assert!(found.tried == 3 * 4 * SHAPES.len() && found.wrong.is_empty(), "{d}: {:#?}", found.wrong);
 }
 

@@ -42,7 +42,7 @@ fn cases(args: &Conformance, device: &Device, out: &mut dyn Write) -> Result<(Su
     // `Precision::Fast` uses other kernels, for which there are no golden cases.
     let first = args.part.is_none_or(Part::is_first);
     if first && (options.only.is_empty() || options.only.iter().any(|op| op == "matmul")) {
-        let found = fast::products::<Any>(device, &fast::SIZES)?;
+        let found = fast::products::<Any>(device, &fast::SIZES, args.every)?;
         let (tried, wrong) = (found.tried, found.wrong.len());
         writeln!(
             out,

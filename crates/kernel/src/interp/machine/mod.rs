@@ -146,21 +146,39 @@ impl<'a> Machine<'a> {
 
     /// Copies values for some invocations, all at once.
     fn hand_over(&mut self, from: &[Value], to: &[Value], lanes: &[usize]) {
-        let cp_async: Vec<Vec<u64>> = from.iter().map(|v| self.slots[v.0 as usize].clone()).collect();
         self.tma.hand_over(from, to);
-        for (copy, &t) in cp_async.into_iter().zip(to) {
+        // What is changed before it is read is read first. Loops rarely exchange their numbers.
+        let mut saved = Vec::new();
+        for (i, &t) in to.iter().enumerate() {
+            if from[i + 1..].contains(&t) {
+                saved.push((t, self.slot(t).to_vec()));
+            }
+        }
+        for (&f, &t) in from.iter().zip(to) {
+            if f == t {
+                continue;
+            }
+            let mut out = std::mem::take(&mut self.slots[t.0 as usize]);
+            let x = saved.iter().find(|(v, _)| *v == f).map_or_else(|| self.slot(f), |(_, x)| x);
             match self.kernel.ty(t) {
                 // Only uniform code has fragments, so all of it is handed over.
-                Type::Fragment(_) => self.slots[t.0 as usize] = copy,
+                Type::Fragment(_) => {
+                    out.clear();
+                    out.extend_from_slice(x);
+                }
                 Type::Vector(_, w) => {
                     let w = usize::from(w);
-                    let slot = &mut self.slots[t.0 as usize];
-                    slot.resize(self.n * w, 0);
-                    for &l in lanes {
-                        slot[l * w..(l + 1) * w].copy_from_slice(&copy[l * w..(l + 1) * w]);
+                    out.resize(self.n * w, 0);
+                    if lanes.len() == self.n {
+                        out.copy_from_slice(x);
+                    } else {
+                        for &l in lanes {
+                            out[l * w..(l + 1) * w].copy_from_slice(&x[l * w..(l + 1) * w]);
+                        }
                     }
                 }
             }
+            self.put(t, out);
         }
     }
 
