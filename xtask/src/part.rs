@@ -1,9 +1,10 @@
-//! Which part runs of what Vulkan devices and emulated ones compute.
+//! Which part runs of what Vulkan devices and emulated ones compute, and of WebAssembly.
 //!
 //! Most of the time of all checks goes into kernels that are compiled and run without a GPU, for
 //! thousands of cases that ask one question. `cargo xtask test` takes every third of these, with
-//! cases of every op among them, and another third for another commit; `cargo xtask test all`
-//! takes all, as do the tests and steps by themselves.
+//! cases of every op among them, and another third for another commit; WebAssembly, which takes
+//! the compiler as long as the tests, it runs with the first third. `cargo xtask test all` takes
+//! all, as do the tests and steps by themselves.
 
 use crate::root;
 use std::env;
@@ -66,9 +67,9 @@ impl Part {
     pub(crate) fn sentence(self) -> String {
         let Part { k, n } = self;
         match n {
-            1 => "Vulkan and emulated devices: everything".into(),
+            1 => "Vulkan, emulated devices, WebAssembly: everything".into(),
             _ => format!(
-                "Vulkan and emulated devices: part {k} of {n} ({VARIABLE}); all: cargo xtask test all"
+                "Vulkan, emulated devices, WebAssembly: part {k} of {n} ({VARIABLE}); all: cargo xtask test all"
             ),
         }
     }

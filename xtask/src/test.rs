@@ -19,6 +19,14 @@ use std::sync::OnceLock;
 /// names one.
 const GOLDEN: [&str; 2] = ["../golden", "../shared/golden"];
 
+/// WebAssembly is compiled and run in the part that has this place, and only type-checked in the
+/// others: compiling it takes as long as all programs of tests.
+const WEB: usize = 0;
+
+fn of_other_commits() -> Outcome {
+    Outcome::Skipped("WebAssembly runs for one commit of three; `wasm` checked its types".into())
+}
+
 /// Runs all steps; on devices in software everything, or a part that is another for other commits.
 pub fn test(all: bool) -> ExitCode {
     let part = match (all, Part::asked()) {
@@ -45,15 +53,18 @@ pub fn test(all: bool) -> ExitCode {
     });
     step("documentation", &crate::docs::check);
     // Tests that wait for processes or for one thread leave time to compile what runs last.
-    let modules = web::build().map(|mut command| Beside::start(&mut command));
+    let modules = part.has(WEB).then(web::build).flatten().map(|mut command| Beside::start(&mut command));
     step("tests", &|| suites::run(part));
     // All other steps compile with all features, these programs with none.
     step("programs", &|| programs.ended_without_warnings());
-    let without = || Outcome::Skipped("nothing compiles it here; `wasm` says what is missing".into());
+    let without = || match part.has(WEB) {
+        true => Outcome::Skipped("nothing compiles it here; `wasm` says what is missing".into()),
+        false => of_other_commits(),
+    };
     step("web, modules", &|| modules.as_ref().map_or_else(without, Beside::ended));
     rows.extend(in_processes(part));
     // Alone: a page has a time limit for what it shows.
-    rows.push(timed("web", &web::page_in_browser));
+    rows.push(timed("web", &|| if part.has(WEB) { web::page_in_browser() } else { of_other_commits() }));
     println!("\n{}", part.sentence());
     summary(&rows)
 }
@@ -120,7 +131,14 @@ fn steps() -> Vec<Step> {
         Box::new(|| vulkan::there().unwrap_or_else(|| some_random("vulkan:0", 10, &[vulkan::UNOPTIMIZED]))),
     );
     step("capabilities", Box::new(crate::capabilities::check));
-    step("wasm", Box::new(web::conformance));
+    step(
+        "wasm",
+        Box::new(|| match Part::of_step() {
+            Ok(part) if part.has(WEB) => web::conformance(),
+            Ok(_) => web::check(),
+            Err(why) => Outcome::Failed(why),
+        }),
+    );
     step("webgpu", Box::new(|| vulkan::there().unwrap_or_else(webgpu_on_golden)));
     step("cuda", Box::new(|| cuda::there().unwrap_or_else(|| on_golden("cuda:0", &[]))));
     step("cuda, emulated", Box::new(|| emulated(cuda::emulated(), |vars| on_golden("cuda:0", vars))));

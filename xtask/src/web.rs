@@ -66,6 +66,15 @@ pub(crate) fn conformance() -> Outcome {
     run_conformance().map_or_else(Outcome::Failed, |()| Outcome::Passed)
 }
 
+/// The types of both, and no warnings: what the compiler says without writing any code.
+pub(crate) fn check() -> Outcome {
+    match (missing(), home()) {
+        (Some(why), _) => Outcome::Skipped(why),
+        (None, Ok(home)) => ended(&mut compiler("check", &home, &TESTED)),
+        (None, Err(why)) => Outcome::Failed(why),
+    }
+}
+
 /// The page in a browser.
 pub(crate) fn page_in_browser() -> Outcome {
     if let Some(why) = missing().or_else(no_node) {
@@ -117,19 +126,19 @@ pub(crate) fn build() -> Option<Command> {
         return None;
     }
     // What is wrong, the steps say.
-    home().ok().map(|home| compiler(&home, &TESTED))
+    home().ok().map(|home| compiler("build", &home, &TESTED))
 }
 
 /// Compiles packages of the workspace `web`; returns the directory of the modules.
 fn compile(packages: &[&str]) -> Result<PathBuf, String> {
     let home = home()?;
-    done(&mut compiler(&home, packages))?;
+    done(&mut compiler("build", &home, packages))?;
     Ok(home.join(TARGET).join("release"))
 }
 
-/// The command that compiles packages of the workspace `web` into this directory.
-fn compiler(home: &Path, packages: &[&str]) -> Command {
-    let mut command = cargo(&["build", "--release", "--target", TARGET]);
+/// The command that builds packages of the workspace `web` into this directory, or checks them.
+fn compiler(what: &str, home: &Path, packages: &[&str]) -> Command {
+    let mut command = cargo(&[what, "--release", "--target", TARGET]);
     command.arg("--manifest-path").arg(root().join("web/Cargo.toml"));
     for package in packages {
         command.args(["--package", package]);
