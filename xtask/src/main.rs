@@ -31,7 +31,7 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test       what must hold before a change goes in; `all`: on Vulkan and emulated devices everything, not a third of it
+  test       what must hold before a change goes in; `all`: on Vulkan, emulated devices and in WebAssembly everything, not a third of it
   step       one step of `test` that runs the programs, by its name
   docs       links, paths, numbers and variables of the documentation, and widths of comments; a part of `test`
   code-metrics  sizes, names, imports and words of the sources, with their goals; a part of `docs`

@@ -24,7 +24,7 @@ const GOLDEN: [&str; 2] = ["../golden", "../shared/golden"];
 const WEB: usize = 0;
 
 fn of_other_commits() -> Outcome {
-    Outcome::Skipped("WebAssembly runs for one commit of three; `wasm` checked its types".into())
+    Outcome::Skipped("WebAssembly runs with the first part alone; `wasm` is its type check".into())
 }
 
 /// Runs all steps; on devices in software everything, or a part that is another for other commits.

@@ -35,7 +35,7 @@ pub(crate) struct Machine {
     pub(crate) threads: usize,
     pub(crate) l2_bytes: usize,
     pub(crate) l3_bytes: usize,
-    /// Is there an instruction for fma? Without, what is written for speed alone is not compiled.
+    /// Are kernels compiled for it? Without, what is written for speed alone is not.
     pub(crate) has_kernels: bool,
     /// Numbers in a vector register, of f32 and of f64.
     lanes: [usize; 2],

@@ -1,6 +1,6 @@
 //! Vector registers as a trait, and kernels written once for all register widths.
 //!
-//! [`Vector`] is one register (AVX-512, AVX2, NEON, simd128, an array on plain x86-64). A
+//! [`Vector`] is one register (AVX-512, AVX2, NEON, simd128, an array elsewhere). A
 //! [`VectorKernel`] is generic over it; the `dispatch_*` functions pick the widest register of an
 //! instruction set, half of that, or the one that multiplies bf16 pairs.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]

@@ -132,6 +132,9 @@ mod tests {
     #[test]
     fn right_products_are_right() {
         let found = products::<Reference>(&ReferenceDevice, &SIZES, Part::ALL).unwrap();
+        let tried = |part| products::<Reference>(&ReferenceDevice, &SIZES[..4], part).unwrap().tried;
+        let parts = (1..=3).map(|k| tried(Part::new(k, 3).expect("a third")));
+        assert_eq!(parts.sum::<usize>(), tried(Part::ALL), "parts are everything once");
         assert_eq!((found.tried, found.wrong), (63, Vec::new()));
     }
 

@@ -181,7 +181,7 @@ pub(super) fn fold(p: ReduceProblem<'_>, m: &Machine) -> FoldPlan {
 
 /// The plan of a fold of rows side by side, if they are taken so.
 pub(super) fn column_fold(p: ReduceProblem<'_>, m: &Machine) -> Option<ColumnFoldPlan> {
-    // On plain x86-64 this is not compiled.
+    // Where no kernels are compiled, nor is this.
     if !m.has_kernels {
         return None;
     }
