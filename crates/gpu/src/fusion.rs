@@ -308,7 +308,9 @@ pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<DeferredMap<D>>
         compute: plan.dtype.into(),
         keeps: keeps.clone(),
     };
-    let work = map::work(&chain, &chain.outs(), &operands, fusion_plan::kernel(&d.machine()?));
+    let is_light = steps.plans.iter().all(|p| p.formula.is_light());
+    let choice = fusion_plan::kernel(&d.machine()?, chain.compute, is_light);
+    let work = map::work(&chain, &chain.outs(), &operands, choice);
     d.run(&work.expect("a plan has elements"), &buffers)?;
     for (&i, piece) in keeps.iter().zip(pieces) {
         if i == last {

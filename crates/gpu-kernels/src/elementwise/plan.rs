@@ -2,6 +2,7 @@
 //! computed again wherever they are read. The one home of thresholds; no bit depends on them.
 
 use super::map::MapChoice;
+use crate::formula::Compute;
 use crate::launch::Machine;
 
 /// Maps in one kernel, at most: their results are held in registers.
@@ -46,8 +47,11 @@ pub fn is_worth_recomputing(few: usize, many: usize) -> bool {
     many > few && few <= MAX_BROADCAST_ELEMENTS && many <= MAX_READER_ELEMENTS
 }
 
-/// The kernel of fused maps.
-pub fn kernel(machine: &Machine<'_>) -> MapChoice {
+/// The kernel of fused maps that compute in a type; `is_light`: all of them are.
+pub fn kernel(machine: &Machine<'_>, compute: Compute, is_light: bool) -> MapChoice {
+    // Elementary functions of f64 are hundreds of operations. On the processor a vector is as many
+    // times the code, for which its compiler takes more than as many times as long.
+    let is_long = machine.is_software && compute == Compute::F64 && !is_light;
     let all = MapChoice::default();
-    if machine.needs_short_kernels { MapChoice { most: 1, ..all } } else { all }
+    if machine.needs_short_kernels || is_long { MapChoice { most: 1, ..all } } else { all }
 }

@@ -6,6 +6,7 @@
 use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
+use elinvar_gpu_kernels::formula::Compute;
 use elinvar_gpu_kernels::gemm::plan::GemmCase;
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::launch::{Machine, RegisterBudget, WorkgroupLimits};
@@ -216,6 +217,14 @@ fn fused_maps() {
         assert_eq!(elementwise::plan::weight(&machine, true), 1, "{machine}");
         assert_eq!(elementwise::plan::weight(&machine, false), heavy, "{machine}");
         assert_eq!(elementwise::plan::recomputes_broadcasts(&machine), recomputes, "{machine}");
+    }
+    for (machine, of_f64) in [(H100, 4), (SMALL, 4), (LAVAPIPE, 1), (short, 1)] {
+        let most = |compute, is_light| elementwise::plan::kernel(&machine, compute, is_light).most;
+        assert_eq!(most(Compute::F64, false), of_f64, "{machine}");
+        let of_others = if machine.needs_short_kernels { 1 } else { 4 };
+        for (compute, is_light) in [(Compute::F64, true), (Compute::F32, false), (Compute::I64, false)] {
+            assert_eq!(most(compute, is_light), of_others, "{machine}: {compute:?}");
+        }
     }
     for (buffers, operands) in [(32, 8), (10, 8), (8, 6), (4, 2), (1, 0)] {
         assert_eq!(elementwise::plan::max_operands(&Machine { buffers, ..LAVAPIPE }), operands, "{buffers}");

@@ -290,6 +290,36 @@ fn block<T: Element, R: SimdLanes<T>, F: Lanes<T, R, N>, const N: usize, const W
     }
 }
 
+/// The same, where all operands but the first are numbers.
+#[inline(always)]
+fn block_with_numbers<T: Element, R: SimdLanes<T>, F: Lanes<T, R, N>, const N: usize, const W: usize>(
+    f: F,
+    x: &[T; W],
+    numbers: [R; N],
+    y: &mut [MaybeUninit<T>; W],
+) {
+    let mut j = 0;
+    while j < W {
+        let mut all = numbers;
+        all[0] = R::load(&x[j..]);
+        f.lane(all).write(&mut y[j..]);
+        j += R::WIDTH;
+    }
+}
+
+/// In a loop over blocks: keeps the compiler from vectorising that loop. It would take element j of
+/// several blocks into one register, shuffling all of them on the way in and out, where the elements
+/// of one block are a register already.
+#[inline(always)]
+#[allow(unsafe_code, reason = "an instruction that the compiler does not know")]
+fn alone() {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    // SAFETY: there is no instruction.
+    unsafe {
+        std::arch::asm!("", options(nomem, nostack, preserves_flags));
+    }
+}
+
 /// Blocks of `W` elements.
 ///
 /// # Safety
@@ -329,13 +359,8 @@ unsafe fn blocks<
                     &mut *y.add(number * W).cast::<[MaybeUninit<T>; W]>(),
                 )
             };
-            let mut j = 0;
-            while j < W {
-                let mut all = numbers;
-                all[0] = R::load(&elements[j..]);
-                f.lane(all).write(&mut y[j..]);
-                j += R::WIDTH;
-            }
+            alone();
+            block_with_numbers::<T, R, F, N, W>(f, elements, numbers, y);
         }
         return;
     }
@@ -351,6 +376,7 @@ unsafe fn blocks<
         }
         // SAFETY: there are `count` blocks of results, where no operand is.
         let y = unsafe { &mut *y.add(number * W).cast::<[MaybeUninit<T>; W]>() };
+        alone();
         if const { LIGHT } {
             prefetch_l1(y.as_ptr().wrapping_add(PREFETCH_DISTANCE_ELEMENTS));
         }

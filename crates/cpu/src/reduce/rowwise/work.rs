@@ -406,14 +406,17 @@ impl<C: Float> RowwiseWork<'_, C> {
             let (terms, step) = if self.is_plain && k == 0 {
                 (x.data, x.step)
             } else {
-                // While exponentials are computed, memory has nothing to do: it fetches what comes
-                // next.
-                let prefetch = if rows == 1 && self.is_plain && self.keeps_terms && k + 1 == self.folds.len()
-                {
-                    let x = x.data.as_ptr().wrapping_byte_add(PREFETCH_DISTANCE_BYTES);
-                    Prefetch::Both([x, y.place()], [0, 0])
-                } else {
-                    Prefetch::Nothing
+                // While exponentials are computed, or rows read again from the first-level cache,
+                // memory has nothing to do: it fetches what comes next.
+                let is_idle = self.is_plain && k + 1 == self.folds.len() && (self.keeps_terms || k > 0);
+                let (next, step) = match rows {
+                    1 => (x.data.as_ptr().wrapping_byte_add(PREFETCH_DISTANCE_BYTES), 0),
+                    _ => (x.data.as_ptr().wrapping_add(rows * x.step), x.step),
+                };
+                let prefetch = match self.out {
+                    _ if !is_idle => Prefetch::Nothing,
+                    RowOut::Each => Prefetch::Both([next, y.place()], [step, n]),
+                    RowOut::Once | RowOut::Statistics => Prefetch::One(next, step),
                 };
                 let out = TermsOut::written(&mut *terms, padded, prefetch);
                 self.f.terms(self.isa, k, b, s, self.length, out);
