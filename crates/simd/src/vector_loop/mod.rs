@@ -308,8 +308,8 @@ fn block_with_numbers<T: Element, R: SimdLanes<T>, F: Lanes<T, R, N>, const N: u
 }
 
 /// In a loop over blocks: keeps the compiler from vectorising that loop. It would take element j of
-/// several blocks into one register, shuffling all of them on the way in and out, where the elements
-/// of one block are a register already.
+/// several blocks into one register, shuffling all of them on the way in and out, where the
+/// elements of one block are a register already.
 #[inline(always)]
 #[allow(unsafe_code, reason = "an instruction that the compiler does not know")]
 fn alone() {
