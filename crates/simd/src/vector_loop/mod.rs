@@ -312,7 +312,7 @@ fn block_with_numbers<T: Element, R: SimdLanes<T>, F: Lanes<T, R, N>, const N: u
 /// elements of one block are a register already.
 #[inline(always)]
 #[allow(unsafe_code, reason = "an instruction that the compiler does not know")]
-fn alone() {
+fn no_outer_vectorization() {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     // SAFETY: there is no instruction.
     unsafe {
@@ -359,7 +359,7 @@ unsafe fn blocks<
                     &mut *y.add(number * W).cast::<[MaybeUninit<T>; W]>(),
                 )
             };
-            alone();
+            no_outer_vectorization();
             block_with_numbers::<T, R, F, N, W>(f, elements, numbers, y);
         }
         return;
@@ -376,7 +376,7 @@ unsafe fn blocks<
         }
         // SAFETY: there are `count` blocks of results, where no operand is.
         let y = unsafe { &mut *y.add(number * W).cast::<[MaybeUninit<T>; W]>() };
-        alone();
+        no_outer_vectorization();
         if const { LIGHT } {
             prefetch_l1(y.as_ptr().wrapping_add(PREFETCH_DISTANCE_ELEMENTS));
         }
