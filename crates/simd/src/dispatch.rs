@@ -1,16 +1,16 @@
 //! Vector width policy: how many elements go through a formula at once, by instruction set and
 //! float type.
 //!
-//! A formula is generic over [`Lane`]. As [`ScalarLane`] it is a loop over single elements, which
-//! the compiler vectorises; as `Avx512Lane` it is written with the instructions of AVX-512, several
-//! registers unrolled. Each [`LaneKernel`] is called with two widths: for 64 elements, and
-//! for a tail.
+//! A formula is generic over [`Lane`]. As `Avx2Lane` and `Avx512Lane` it is written with the
+//! instructions of AVX2 and AVX-512 for f32, several registers unrolled. As [`ScalarLane`] it is a
+//! loop over single elements, which the compiler vectorises, unless a branch or a call is in its
+//! way. Each [`LaneKernel`] is called with two widths: for up to 64 elements, and for a tail.
 
-#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
-use super::avx512_lane::Avx512Lane;
 #[cfg(target_arch = "x86_64")]
 use super::isa::Level;
 use super::isa::{Isa, Kernel};
+#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+use super::register_lane::{Avx2Lane, Avx512Lane};
 use super::scalar_lane::{ScalarLane, SmallAngleLane};
 use elinvar_core::Element;
 use elinvar_lane::formula::Fold;
@@ -134,39 +134,51 @@ pub fn are_small_angles<T: SimdFloat, const W: usize>(x: &[T; W]) -> bool {
 pub trait SimdFloat: Element + Lane<Mask = bool> {
     /// The AVX-512 reading of 64 elements, or a divisor of 64.
     #[cfg(target_arch = "x86_64")]
-    type Medium: ReduceLanes<Self>;
+    type Avx512: ReduceLanes<Self>;
     /// The AVX-512 reading of a tail: 16 is a multiple of its width.
     #[cfg(target_arch = "x86_64")]
-    type Narrowest: SimdLanes<Self> + Lane;
+    type Avx512Tail: SimdLanes<Self> + Lane;
+    /// The AVX2 reading of both.
+    #[cfg(target_arch = "x86_64")]
+    type Avx2: ReduceLanes<Self>;
+}
+
+/// Of AVX-512 four registers for 64 elements, as there are 32; of AVX2, which has 16, two: with more,
+/// the values of most formulas would be spilled.
+#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+impl SimdFloat for f32 {
+    type Avx512 = Avx512Lane<4>;
+    type Avx512Tail = Avx512Lane<1>;
+    type Avx2 = Avx2Lane<2>;
 }
 
 /// Without optimisation every intermediate value has its own stack slot, and with many registers
 /// they exceed the stack of a thread. So debug builds read one element at a time.
+#[cfg(not(all(target_arch = "x86_64", not(debug_assertions))))]
 impl SimdFloat for f32 {
     #[cfg(target_arch = "x86_64")]
-    type Medium = Avx512Lanes<4>;
+    type Avx512 = ScalarLane<f32>;
     #[cfg(target_arch = "x86_64")]
-    type Narrowest = Avx512Lanes<1>;
+    type Avx512Tail = ScalarLane<f32>;
+    #[cfg(target_arch = "x86_64")]
+    type Avx2 = ScalarLane<f32>;
 }
-
-#[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
-type Avx512Lanes<const K: usize> = Avx512Lane<K>;
-#[cfg(all(target_arch = "x86_64", debug_assertions))]
-type Avx512Lanes<const K: usize> = ScalarLane<f32>;
 
 /// No hand-written registers of f64: the copy for AVX-512 ([`LaneKernel::AVX512_F64`]) is
 /// autovectorised.
 impl SimdFloat for f64 {
     #[cfg(target_arch = "x86_64")]
-    type Medium = ScalarLane<f64>;
+    type Avx512 = ScalarLane<f64>;
     #[cfg(target_arch = "x86_64")]
-    type Narrowest = ScalarLane<f64>;
+    type Avx512Tail = ScalarLane<f64>;
+    #[cfg(target_arch = "x86_64")]
+    type Avx2 = ScalarLane<f64>;
 }
 
 /// Does [`run_lanes`] read 64 elements at once, and fold them in registers?
 pub fn folds_in_registers<T: SimdFloat>(isa: Isa) -> bool {
     #[cfg(target_arch = "x86_64")]
-    return matches!(isa.level(), Level::Avx512) && <T::Medium as SimdLanes<T>>::WIDTH == 64;
+    return matches!(isa.level(), Level::Avx512) && <T::Avx512 as SimdLanes<T>>::WIDTH == 64;
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _ = isa;
@@ -195,15 +207,15 @@ pub fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
         Level::Plain => super::isa::not_compiled_for(isa),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
         // this processor.
-        Level::Avx2 => unsafe { plain(work).avx2() },
+        Level::Avx2 => unsafe { by_avx2_registers(work).avx2() },
         Level::Avx512 => {
             if const { size_of::<W::T>() == 4 || W::AVX512_F64 } {
                 // SAFETY: as above.
-                unsafe { by_registers(work).avx512() }
+                unsafe { by_avx512_registers(work).avx512() }
             } else {
                 // SAFETY: as above; `Isa::all` makes this level only where it found the features of
                 // AVX2 too.
-                unsafe { plain(work).avx2() }
+                unsafe { by_avx2_registers(work).avx2() }
             }
         }
     }
@@ -223,7 +235,7 @@ pub fn run_lanes_of_any_type<W: LaneKernel>(isa: Isa, work: W) {
     if isa.level() == Level::Avx512 {
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
         // this processor.
-        return unsafe { by_registers(work).avx512() };
+        return unsafe { by_avx512_registers(work).avx512() };
     }
     run_lanes(isa, work);
 }
@@ -233,6 +245,7 @@ pub fn run_lanes_of_any_type<W: LaneKernel>(isa: Isa, work: W) {
 struct WithLanes<M, S, W>(W, PhantomData<(M, S)>);
 
 /// Work that reads an element at a time.
+#[cfg(not(target_arch = "x86_64"))]
 fn plain<W: LaneKernel>(work: W) -> WithLanes<ScalarLane<W::T>, ScalarLane<W::T>, W> {
     WithLanes(work, PhantomData)
 }
@@ -240,9 +253,18 @@ fn plain<W: LaneKernel>(work: W) -> WithLanes<ScalarLane<W::T>, ScalarLane<W::T>
 /// Work that reads AVX-512 registers.
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::type_complexity, reason = "a list of readings")]
-fn by_registers<W: LaneKernel>(
+fn by_avx512_registers<W: LaneKernel>(
     work: W,
-) -> WithLanes<<W::T as SimdFloat>::Medium, <W::T as SimdFloat>::Narrowest, W> {
+) -> WithLanes<<W::T as SimdFloat>::Avx512, <W::T as SimdFloat>::Avx512Tail, W> {
+    WithLanes(work, PhantomData)
+}
+
+/// Work that reads AVX2 registers.
+#[cfg(target_arch = "x86_64")]
+#[allow(clippy::type_complexity, reason = "a list of readings")]
+fn by_avx2_registers<W: LaneKernel>(
+    work: W,
+) -> WithLanes<<W::T as SimdFloat>::Avx2, <W::T as SimdFloat>::Avx2, W> {
     WithLanes(work, PhantomData)
 }
 

@@ -5,8 +5,8 @@
 //! * [`vector`]: the vector register trait, and kernels written once for all register widths;
 //!   `x86`, `neon` and `wasm` implement it for AVX2, AVX-512, NEON and WebAssembly's simd128.
 //! * `amx`: tile registers of Intel AMX.
-//! * [`scalar_lane`], `avx512_lane`: formulas evaluated one element at a time (autovectorised) or
-//!   on AVX-512 registers; [`dispatch`]: which of them runs, by instruction set.
+//! * [`scalar_lane`], `register_lane`: formulas evaluated one element at a time (autovectorised) or
+//!   on registers of AVX2 and AVX-512; [`dispatch`]: which of them runs, by instruction set.
 //! * [`quad`]: registers filled across rows (transposing loads), and f16 / bf16 widened on load.
 //! * [`float_to_int`]: saturating conversions from float to integer.
 //! * [`uninit`]: uninitialised output that is written once; [`vector_loop`]: the elementwise vector
@@ -24,12 +24,6 @@
 
 #[cfg(target_arch = "x86_64")]
 pub mod amx;
-#[cfg(target_arch = "x86_64")]
-#[cfg_attr(
-    debug_assertions,
-    allow(dead_code, reason = "what is built to be debugged does not read by registers")
-)]
-mod avx512_lane;
 pub mod compiled;
 pub mod compiled_epilogue;
 pub mod compiled_rows;
@@ -41,6 +35,12 @@ pub mod isa;
 mod neon;
 pub mod prefetch;
 pub mod quad;
+#[cfg(target_arch = "x86_64")]
+#[cfg_attr(
+    debug_assertions,
+    allow(dead_code, reason = "what is built to be debugged does not read by registers")
+)]
+mod register_lane;
 pub mod row_loop;
 pub mod scalar_lane;
 pub mod uninit;

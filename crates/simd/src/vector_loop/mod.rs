@@ -400,7 +400,7 @@ impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for FloatBlocks<'_, T, 
         // `float_shape` says the same sizes.
         if const { F::HINTS.light } {
             unsafe { blocks::<T, S, _, N, LIGHT_BLOCK, true>(Floats(self.0), self.1) }
-        } else if const { size_of::<T>() == 4 && M::WIDTH == 1 } {
+        } else if const { size_of::<T>() == 4 && M::WIDTH <= LIGHT_BLOCK } {
             unsafe { blocks::<T, S, _, N, LIGHT_BLOCK, false>(Floats(self.0), self.1) }
         } else {
             unsafe { blocks::<T, M, _, N, BLOCK, false>(Floats(self.0), self.1) }
@@ -418,8 +418,8 @@ pub unsafe fn float_blocks<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m:
     run_lanes(isa, FloatBlocks(m, b));
 }
 
-/// The shape of a float formula's loop. Where the compiler makes the vector code of f32, that of a
-/// few registers is as fast as that of many, and a small tensor is soon done.
+/// The shape of a float formula's loop. Except by AVX-512, few registers of f32 are as fast as many,
+/// and a small tensor is soon done.
 #[inline]
 pub fn float_shape<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> LoopShape {
     let light = M::HINTS.light;

@@ -1,14 +1,18 @@
-//! Each operation of the AVX-512 lane against the scalar lane, on all pairs of special values and
-//! on random bits.
+//! Each operation by registers against the scalar lane, on all pairs of special values and on
+//! random bits.
 
-use super::{Avx512Lane, F32_LANES};
-use crate::dispatch::SimdLanes;
+use super::RegisterLane;
+use super::register::FloatRegister;
+use crate::dispatch::{ReduceLanes, SimdLanes};
 use crate::isa::Isa;
 use crate::isa::{Kernel, Level, dispatch};
 use crate::scalar_lane::ScalarLane;
 use elinvar_core::philox::philox4x32;
+use elinvar_lane::formula::Fold;
 use elinvar_lane::lane::{Lane, LaneInt, Mask};
 use elinvar_lane::math::moderate_bound;
+use std::arch::x86_64::{__m256, __m512};
+use std::marker::PhantomData;
 use std::{array, thread};
 
 /// Elements that go through an operation together: a multiple of every width.
@@ -22,31 +26,36 @@ trait LaneOp {
     fn of<L: Lane>(a: L, b: L, c: L) -> L;
 }
 
-/// An operation run at several widths.
-struct RunLaneOp<'a, O> {
+/// An operation run with several numbers of registers.
+struct RunLaneOp<'a, O, R> {
     x: [&'a [f32; ELEMENTS]; 3],
     y: &'a mut [[f32; ELEMENTS]; 3],
-    _of: O,
+    _of: PhantomData<(O, R)>,
 }
 
 #[inline(always)]
-fn all_of<O: LaneOp, const K: usize>(x: [&[f32; ELEMENTS]; 3], y: &mut [f32; ELEMENTS]) {
-    for j in (0..ELEMENTS).step_by(K * F32_LANES) {
-        let [a, b, c] =
-            [Avx512Lane::<K>::load(&x[0][j..]), Avx512Lane::load(&x[1][j..]), Avx512Lane::load(&x[2][j..])];
+fn all_of<O: LaneOp, R: FloatRegister, const K: usize>(x: [&[f32; ELEMENTS]; 3], y: &mut [f32; ELEMENTS]) {
+    for j in (0..ELEMENTS).step_by(K * R::LANES) {
+        let a = RegisterLane::<R, K>::load(&x[0][j..]);
+        let (b, c) = (RegisterLane::load(&x[1][j..]), RegisterLane::load(&x[2][j..]));
         O::of(a, b, c).store(&mut y[j..]);
     }
 }
 
-impl<O: LaneOp> Kernel for RunLaneOp<'_, O> {
+impl<O: LaneOp, R: FloatRegister> Kernel for RunLaneOp<'_, O, R> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
         let [long, middle, short] = self.y;
-        all_of::<O, 6>(self.x, long);
-        all_of::<O, 4>(self.x, middle);
-        all_of::<O, 1>(self.x, short);
+        all_of::<O, R, 4>(self.x, long);
+        all_of::<O, R, 2>(self.x, middle);
+        all_of::<O, R, 1>(self.x, short);
     }
+}
+
+/// The processor's instruction set of this level.
+fn isa_of(level: Level) -> Option<Isa> {
+    Isa::all().into_iter().find(|isa| isa.level() == level)
 }
 
 /// Values next to a change of behaviour: signs, exponents, roundings, NaN.
@@ -100,26 +109,33 @@ fn samples() -> Vec<[[f32; ELEMENTS]; 3]> {
     all.as_chunks::<ELEMENTS>().0.iter().map(|g| array::from_fn(|k| g.map(|x| x[k]))).collect()
 }
 
-fn check<O: LaneOp>(of: impl Fn() -> O + Send, want: impl Fn([f32; 3]) -> f32 + Send) {
+/// On each instruction set that has registers.
+fn check<O: LaneOp>(want: impl Fn([f32; 3]) -> f32 + Sync) {
+    check_by::<O, __m256>(Level::Avx2, &want);
+    check_by::<O, __m512>(Level::Avx512, &want);
+}
+
+fn check_by<O: LaneOp, R: FloatRegister>(level: Level, want: &(impl Fn([f32; 3]) -> f32 + Sync)) {
     // Without optimisation, each intermediate value of an elementary function has its own stack
     // slot.
     let large = thread::Builder::new().stack_size(1 << 26);
     thread::scope(|s| {
-        large.spawn_scoped(s, || check_here(of, want)).expect("a thread").join().expect("equal results");
+        let check = || check_here::<O, R>(level, want);
+        large.spawn_scoped(s, check).expect("a thread").join().expect("equal results");
     });
 }
 
-fn check_here<O: LaneOp>(of: impl Fn() -> O, want: impl Fn([f32; 3]) -> f32) {
-    let Some(isa) = Isa::all().into_iter().find(|isa| isa.level() == Level::Avx512) else { return };
+fn check_here<O: LaneOp, R: FloatRegister>(level: Level, want: &impl Fn([f32; 3]) -> f32) {
+    let Some(isa) = isa_of(level) else { return };
     for [a, b, c] in &samples() {
         let mut y = [[0.0; ELEMENTS]; 3];
-        dispatch(isa, RunLaneOp { x: [a, b, c], y: &mut y, _of: of() });
+        dispatch(isa, RunLaneOp::<O, R> { x: [a, b, c], y: &mut y, _of: PhantomData });
         for i in 0..ELEMENTS {
             let (a, b, c) = (a[i], b[i], c[i]);
             let want = want([a, b, c]);
             for got in y.map(|y| y[i]) {
                 let same = want.to_bits() == got.to_bits() || !O::OF_BITS && want.is_nan() && got.is_nan();
-                assert!(same, "{}({a:e}, {b:e}, {c:e}) = {got:e}, not {want:e}", O::NAME);
+                assert!(same, "{isa}: {}({a:e}, {b:e}, {c:e}) = {got:e}, not {want:e}", O::NAME);
             }
         }
     }
@@ -139,7 +155,7 @@ macro_rules! operations {
                     $body
                 }
             }
-            check(|| This, |x| {
+            check::<This>(|x| {
                 let [a, b, c] = x.map(ScalarLane);
                 This::of(a, b, c).0
             });
@@ -287,14 +303,64 @@ fn power<L: Lane>(b: L) -> L {
 
 #[test]
 fn scaled() {
-    check(
-        || ScaleOp,
-        |[a, b, _]| {
-            // Beyond 600 the result no longer changes; in f64 the product is exact, unless it is so
-            // small that it is zero in f32.
-            let n = power(ScalarLane(b)).0.clamp(-600.0, 600.0);
-            let power = f64::from_bits(((n as i64 + 1023) as u64) << 52);
-            (f64::from(a) * power) as f32
-        },
-    );
+    check_by::<ScaleOp, __m512>(Level::Avx512, &|[a, b, _]| {
+        // Beyond 600 the result no longer changes; in f64 the product is exact, unless it is so
+        // small that it is zero in f32.
+        let n = power(ScalarLane(b)).0.clamp(-600.0, 600.0);
+        let power = f64::from_bits(((n as i64 + 1023) as u64) << 52);
+        (f64::from(a) * power) as f32
+    });
+}
+
+/// The first `n` elements of four registers as one number, and whether a NaN was among them.
+struct FoldFirst<'a, R> {
+    f: Fold,
+    x: &'a [f32],
+    n: usize,
+    _of: PhantomData<R>,
+}
+
+impl<R: FloatRegister> Kernel for FoldFirst<'_, R> {
+    type Out = (f32, bool);
+    #[inline(always)]
+    fn run(self) -> (f32, bool) {
+        let none = ScalarLane(if self.f == Fold::Max { f32::NEG_INFINITY } else { 0.0 });
+        let x = RegisterLane::<R, 4>::load(self.x).first(self.n, none.0);
+        (RegisterLane::<R, 4>::folded(x.few(self.f), self.f), x.or_nan(0) != 0)
+    }
+}
+
+/// Of numbers in the order of the tree: halves, then quarters, and so on.
+fn folds_by<R: FloatRegister>(level: Level) {
+    let Some(isa) = isa_of(level) else { return };
+    let len = 4 * R::LANES;
+    for group in &samples() {
+        for n in 0..=len {
+            for f in [Fold::Sum, Fold::Max] {
+                let x = &group[0][..len];
+                let (got, has_nan) = dispatch(isa, FoldFirst::<R> { f, x, n, _of: PhantomData });
+                let none = if f == Fold::Max { f32::NEG_INFINITY } else { 0.0 };
+                let mut all: Vec<f32> = (0..len).map(|i| if i < n { x[i] } else { none }).collect();
+                assert_eq!(has_nan, all.iter().any(|x| x.is_nan()), "{isa}: NaN among {all:?}");
+                while all.len() > 1 {
+                    let (a, b) = all.split_at(all.len() / 2);
+                    let pairs = a.iter().zip(b);
+                    all = match f {
+                        Fold::Sum => pairs.map(|(a, b)| a + b).collect(),
+                        _ => pairs.map(|(a, b)| Lane::max(*a, *b)).collect(),
+                    };
+                }
+                // The largest of numbers of which one is NaN is not specified.
+                let same =
+                    got.to_bits() == all[0].to_bits() || all[0].is_nan() && (f == Fold::Max || got.is_nan());
+                assert!(same, "{isa}: {f:?} of {n} is {got:e}, not {:e}", all[0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn folds() {
+    folds_by::<__m256>(Level::Avx2);
+    folds_by::<__m512>(Level::Avx512);
 }
