@@ -143,8 +143,8 @@ pub trait SimdFloat: Element + Lane<Mask = bool> {
     type Avx2: ReduceLanes<Self>;
 }
 
-/// Of AVX-512 four registers for 64 elements, as there are 32; of AVX2, which has 16, two: with more,
-/// the values of most formulas would be spilled.
+/// Of AVX-512 four registers for 64 elements, as there are 32; of AVX2, which has 16, two: with
+/// more, the values of most formulas would be spilled.
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 impl SimdFloat for f32 {
     type Avx512 = Avx512Lane<4>;

@@ -3,8 +3,8 @@
 /// Elements of the largest register.
 pub const MAX_LANES: usize = 16;
 
-/// Directions of rounding to a whole number, as `vroundps` and `vrndscaleps` number them; 8: without
-/// an exception.
+/// Directions of rounding to a whole number, as `vroundps` and `vrndscaleps` number them; 8:
+/// without an exception. To the nearest, halves to even.
 pub const NEAREST: i32 = 8;
 /// Towards minus infinity.
 pub const DOWN: i32 = 8 | 1;

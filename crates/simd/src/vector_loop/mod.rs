@@ -418,8 +418,8 @@ pub unsafe fn float_blocks<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m:
     run_lanes(isa, FloatBlocks(m, b));
 }
 
-/// The shape of a float formula's loop. Except by AVX-512, few registers of f32 are as fast as many,
-/// and a small tensor is soon done.
+/// The shape of a float formula's loop. Except by AVX-512, few registers of f32 are as fast as
+/// many, and a small tensor is soon done.
 #[inline]
 pub fn float_shape<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> LoopShape {
     let light = M::HINTS.light;
