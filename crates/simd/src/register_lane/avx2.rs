@@ -36,11 +36,13 @@ impl FloatRegister for __m256 {
         store(a: Self, p: *mut f32) -> () { _mm256_storeu_ps(p, a) }
         splat(v: f32) -> Self { _mm256_set1_ps(v) }
         get_first(a: Self) -> f32 { _mm256_cvtss_f32(a) }
-        swap[N: usize](a: Self) -> Self { match N {
-            4 => _mm256_permute2f128_ps::<1>(a, a),
-            2 => _mm256_permute_ps::<0x4e>(a),
-            _ => _mm256_permute_ps::<0xb1>(a),
-        } }
+        swap[N: usize](a: Self) -> Self {
+            match N {
+                4 => _mm256_permute2f128_ps::<1>(a, a),
+                2 => _mm256_permute_ps::<0x4e>(a),
+                _ => _mm256_permute_ps::<0xb1>(a),
+            }
+        }
 
         add(a: Self, b: Self) -> Self { _mm256_add_ps(a, b) }
         sub(a: Self, b: Self) -> Self { _mm256_sub_ps(a, b) }
@@ -58,10 +60,9 @@ impl FloatRegister for __m256 {
         // both orders: results differ only then, and the smaller zero, and NaN, have more bits set.
         min(a: Self, b: Self) -> Self { _mm256_or_ps(_mm256_min_ps(a, b), _mm256_min_ps(b, a)) }
         // The larger zero has fewer bits set, but NaN more.
-        max(a: Self, b: Self) -> Self { {
-            let larger = _mm256_and_ps(_mm256_max_ps(a, b), _mm256_max_ps(b, a));
-            _mm256_or_ps(larger, Self::unordered(a, b))
-        } }
+        max(a: Self, b: Self) -> Self {
+            _mm256_or_ps(Self::max_of_numbers(a, b), Self::unordered(a, b))
+        }
         min_of_numbers(a: Self, b: Self) -> Self { Self::min(a, b) }
         max_of_numbers(a: Self, b: Self) -> Self {
             _mm256_and_ps(_mm256_max_ps(a, b), _mm256_max_ps(b, a))
@@ -92,20 +93,20 @@ impl FloatRegister for __m256 {
         int_shr(a: Ints, n: Ints) -> Ints { _mm256_srav_epi32(a, n) }
         int_shr_logical(a: Ints, n: Ints) -> Ints { _mm256_srlv_epi32(a, n) }
         // Products of 64 bits, of the even elements and of the odd ones.
-        int_mul_high(a: Ints, b: Ints) -> Ints { {
+        int_mul_high(a: Ints, b: Ints) -> Ints {
             let even = _mm256_srli_epi64::<32>(_mm256_mul_epu32(a, b));
             let odd = _mm256_mul_epu32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b));
             _mm256_blend_epi32::<0xaa>(even, odd)
-        } }
+        }
         int_eq(a: Ints, b: Ints) -> Truths { truths!(_mm256_cmpeq_epi32(a, b)) }
         int_lt(a: Ints, b: Ints) -> Truths { truths!(_mm256_cmpgt_epi32(b, a)) }
         int_select(mask: Truths, a: Ints, b: Ints) -> Ints { _mm256_blendv_epi8(b, a, ints!(mask)) }
 
         mask_splat(v: bool) -> Truths { truths!(_mm256_set1_epi32(if v { -1 } else { 0 })) }
-        mask_of_first(n: usize) -> Truths { {
+        mask_of_first(n: usize) -> Truths {
             let numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
             truths!(_mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), numbers))
-        } }
+        }
         mask_and(a: Truths, b: Truths) -> Truths { _mm256_and_ps(a, b) }
         mask_or(a: Truths, b: Truths) -> Truths { _mm256_or_ps(a, b) }
         mask_xor(a: Truths, b: Truths) -> Truths { _mm256_xor_ps(a, b) }

@@ -27,12 +27,14 @@ impl FloatRegister for __m512 {
         store(a: Self, p: *mut f32) -> () { _mm512_storeu_ps(p, a) }
         splat(v: f32) -> Self { _mm512_set1_ps(v) }
         get_first(a: Self) -> f32 { _mm512_cvtss_f32(a) }
-        swap[N: usize](a: Self) -> Self { match N {
-            8 => _mm512_shuffle_f32x4::<0x4e>(a, a),
-            4 => _mm512_shuffle_f32x4::<0xb1>(a, a),
-            2 => _mm512_shuffle_ps::<0x4e>(a, a),
-            _ => _mm512_shuffle_ps::<0xb1>(a, a),
-        } }
+        swap[N: usize](a: Self) -> Self {
+            match N {
+                8 => _mm512_shuffle_f32x4::<0x4e>(a, a),
+                4 => _mm512_shuffle_f32x4::<0xb1>(a, a),
+                2 => _mm512_shuffle_ps::<0x4e>(a, a),
+                _ => _mm512_shuffle_ps::<0xb1>(a, a),
+            }
+        }
 
         add(a: Self, b: Self) -> Self { _mm512_add_ps(a, b) }
         sub(a: Self, b: Self) -> Self { _mm512_sub_ps(a, b) }
@@ -43,17 +45,17 @@ impl FloatRegister for __m512 {
         neg(a: Self) -> Self { _mm512_xor_ps(a, _mm512_set1_ps(-0.0)) }
         abs(a: Self) -> Self { _mm512_abs_ps(a) }
         // `vpternlog` of (mask, a, b): 0xca gives a where the mask is 1 and b where it is 0.
-        with_sign_bit(a: Self, sign: Self) -> Self { {
+        with_sign_bit(a: Self, sign: Self) -> Self {
             let (a, sign) = (_mm512_castps_si512(a), _mm512_castps_si512(sign));
             _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0xca>(_mm512_set1_epi32(i32::MAX), a, sign))
-        } }
+        }
         round[DIRECTION: i32](a: Self) -> Self { _mm512_roundscale_ps::<DIRECTION>(a) }
         // Of a number and a NaN, `vrangeps` gives the number; their sum is NaN.
         min(a: Self, b: Self) -> Self {
-            _mm512_mask_add_ps(_mm512_range_ps::<RANGE_MIN>(a, b), Self::unordered(a, b), a, b)
+            _mm512_mask_add_ps(Self::min_of_numbers(a, b), Self::unordered(a, b), a, b)
         }
         max(a: Self, b: Self) -> Self {
-            _mm512_mask_add_ps(_mm512_range_ps::<RANGE_MAX>(a, b), Self::unordered(a, b), a, b)
+            _mm512_mask_add_ps(Self::max_of_numbers(a, b), Self::unordered(a, b), a, b)
         }
         min_of_numbers(a: Self, b: Self) -> Self { _mm512_range_ps::<RANGE_MIN>(a, b) }
         max_of_numbers(a: Self, b: Self) -> Self { _mm512_range_ps::<RANGE_MAX>(a, b) }
@@ -84,11 +86,11 @@ impl FloatRegister for __m512 {
         int_shr(a: Ints, n: Ints) -> Ints { _mm512_srav_epi32(a, n) }
         int_shr_logical(a: Ints, n: Ints) -> Ints { _mm512_srlv_epi32(a, n) }
         // Products of 64 bits, of the even elements and of the odd ones.
-        int_mul_high(a: Ints, b: Ints) -> Ints { {
+        int_mul_high(a: Ints, b: Ints) -> Ints {
             let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(a, b));
             let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b));
             _mm512_mask_blend_epi32(0xaaaa, even, odd)
-        } }
+        }
         int_eq(a: Ints, b: Ints) -> Truths { _mm512_cmpeq_epi32_mask(a, b) }
         int_lt(a: Ints, b: Ints) -> Truths { _mm512_cmplt_epi32_mask(a, b) }
         int_select(mask: Truths, a: Ints, b: Ints) -> Ints { _mm512_mask_blend_epi32(mask, b, a) }

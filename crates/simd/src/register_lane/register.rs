@@ -125,7 +125,7 @@ pub trait FloatRegister: Copy {
 
 /// The functions of a register, each a few instructions.
 macro_rules! instructions {
-    ($($(#[$doc:meta])* $name:ident $([$constant:ident: $number:ty])? ($($x:ident: $t:ty),*) -> $out:ty { $body:expr })*) => {$(
+    ($($(#[$doc:meta])* $name:ident $([$constant:ident: $number:ty])? ($($x:ident: $t:ty),*) -> $out:ty $body:block)*) => {$(
         #[inline(always)]
         #[allow(unused_unsafe, reason = "some bodies are calls of this trait alone")]
         unsafe fn $name $(<const $constant: $number>)? ($($x: $t),*) -> $out {
