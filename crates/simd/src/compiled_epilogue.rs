@@ -77,11 +77,13 @@ fn apply_chunk<T: SimdFloat, R: SimdLanes<T> + Lane, E: Epilogue<N>, const N: us
 ) {
     let mut j = 0;
     while j < W {
+        // First, as in a loop over blocks (`vector_loop`).
+        let y = &mut y[j..j + R::WIDTH];
         let mut all = [R::splat(T::ZERO); N];
         for (a, x) in all.iter_mut().zip(&x) {
             *a = R::load(&x[j..]);
         }
-        e.lane(R::load(&y[j..]), all).store(&mut y[j..]);
+        e.lane(R::load(y), all).store(y);
         j += R::WIDTH;
     }
 }

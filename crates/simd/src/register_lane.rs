@@ -42,93 +42,85 @@ pub struct RegisterIntLane<R: FloatRegister, const K: usize>([R::Int; K]);
 #[derive(Clone, Copy)]
 pub struct RegisterMaskLane<R: FloatRegister, const K: usize>([R::Mask; K]);
 
-/// Most registers in one value.
-const MAX_REGISTERS: usize = 4;
-
 /// The body for each register, unrolled: the array stays in registers only if every index is a
 /// constant before the compiler decides on their storage. (No closures, which would be compiled
 /// without the instruction set.)
 macro_rules! each_register {
     ($i:ident => $body:expr) => {
-        each_register!(@ $i, $body, 0 1 2 3)
+        $crate::register_lane::each_register!(@ $i, $body, 0 1 2 3)
     };
     (@ $i:ident, $body:expr, $($number:literal)*) => {{
-        const { assert!(K <= MAX_REGISTERS) };
+        const { assert!(K <= $crate::register_lane::register::MAX_REGISTERS) };
         $(if const { K > $number } {
             let $i = $number;
             $body
         })*
     }};
 }
+use each_register;
 
-/// An operation on register `i` of each operand, for all of them. Results are written over a first
-/// operand of their type, or a constant: each call here is compiled hundreds of thousands of times.
-macro_rules! each {
-    ($out:ident($first:expr): $i:ident => $body:expr) => {{
-        let mut all = $first;
+/// An operation of the registers.
+macro_rules! operation {
+    ($($call:tt)*) => {
         // SAFETY: the operands, or the kernel that makes a first one, exist only on a processor
         // that has the instruction set.
-        each_register!($i => all[$i] = unsafe { $body });
-        $out(all)
-    }};
-    (float, $i:ident => $body:expr) => { each!(RegisterLane([R::ZERO; K]): $i => $body) };
-    (int, $i:ident => $body:expr) => { each!(RegisterIntLane([R::INT_ZERO; K]): $i => $body) };
-    (float $x:ident, $i:ident => $body:expr) => { each!(RegisterLane($x.0): $i => $body) };
-    (int $x:ident, $i:ident => $body:expr) => { each!(RegisterIntLane($x.0): $i => $body) };
-    (mask $x:ident, $i:ident => $body:expr) => { each!(RegisterMaskLane($x.0): $i => $body) };
-    (mask, $i:ident => $body:expr) => { each!(RegisterMaskLane([R::MASK_FALSE; K]): $i => $body) };
+        unsafe { R::$($call)* }
+    };
 }
 
 impl<R: FloatRegister, const K: usize> SimdLanes<f32> for RegisterLane<R, K> {
     const WIDTH: usize = K * R::LANES;
+    /// In program order: the compiler may reorder several loads to descending addresses, which
+    /// hardware prefetch follows less well.
     #[inline(always)]
     fn load(from: &[f32]) -> Self {
-        let from = &from[..K * R::LANES];
-        // SAFETY of the loads: the line above checks the length.
-        each!(float, i => in_turn(R::load(from.as_ptr().add(i * R::LANES))))
+        let from = from[..K * R::LANES].as_ptr().cast::<R>();
+        let mut all = RegisterLane([R::ZERO; K]);
+        each_register!(i => {
+            // SAFETY: as many elements as `K` registers have; the slice was cut to them.
+            all.0[i] = unsafe { from.add(i).read_unaligned() };
+            compiler_fence(Ordering::SeqCst);
+        });
+        all
     }
     #[inline(always)]
     fn store(self, to: &mut [f32]) {
-        let to = &mut to[..K * R::LANES];
-        // SAFETY: the line above checks the length.
-        each_register!(i => unsafe { R::store(self.0[i], to.as_mut_ptr().add(i * R::LANES)) });
+        let to = to[..K * R::LANES].as_mut_ptr().cast::<R>();
+        // SAFETY: as many elements as `K` registers have; the slice was cut to them.
+        each_register!(i => unsafe { to.add(i).write_unaligned(self.0[i]) });
     }
     #[inline(always)]
     fn write(self, to: &mut [MaybeUninit<f32>]) {
-        let to = &mut to[..K * R::LANES];
+        let to = to[..K * R::LANES].as_mut_ptr().cast::<R>();
         // SAFETY: as above.
-        each_register!(i => unsafe { R::store(self.0[i], to.as_mut_ptr().cast::<f32>().add(i * R::LANES)) });
+        each_register!(i => unsafe { to.add(i).write_unaligned(self.0[i]) });
     }
     #[inline(always)]
     fn splat(v: f32) -> Self {
-        // SAFETY: as for all operations.
-        RegisterLane([unsafe { R::splat(v) }; K])
+        operation!(splat(v))
     }
 }
 
-/// A register whose load stays behind the loads before it in program order. The compiler may
-/// reorder several to descending addresses, which hardware prefetch follows less well.
-#[inline(always)]
-fn in_turn<R>(x: R) -> R {
-    compiler_fence(Ordering::SeqCst);
-    x
+impl<R: FloatRegister, const K: usize> RegisterLane<R, K> {
+    /// Register `i` alone.
+    #[inline(always)]
+    fn register(&self, i: usize) -> RegisterLane<R, 1> {
+        RegisterLane([self.0[i]])
+    }
 }
 
 impl<R: FloatRegister, const K: usize> ReduceLanes<f32> for RegisterLane<R, K> {
     #[inline(always)]
     fn first(self, n: usize, other: f32) -> Self {
-        each!(float, i => {
-            let here = R::mask_of_first(n.saturating_sub(i * R::LANES).min(R::LANES));
-            R::select(here, self.0[i], R::splat(other))
-        })
+        Self::select(operation!(mask_of_first(n)), self, Self::splat(other))
     }
     #[inline(always)]
     fn combine(f: Fold, a: Self, b: Self) -> Self {
         match f {
             Fold::Sum => a + b,
             Fold::Prod => a * b,
-            Fold::Max => each!(float a, i => R::max_of_numbers(a.0[i], b.0[i])),
-            Fold::Min => each!(float a, i => R::min_of_numbers(a.0[i], b.0[i])),
+            Fold::Max => operation!(max_of_numbers(&a, &b)),
+            Fold::Min => operation!(min_of_numbers(&a, &b)),
         }
     }
     type Few = RegisterLane<R, 1>;
@@ -136,12 +128,8 @@ impl<R: FloatRegister, const K: usize> ReduceLanes<f32> for RegisterLane<R, K> {
     fn few(self, f: Fold) -> RegisterLane<R, 1> {
         const { assert!(K == 1 || K == 2 || K == 4) };
         // An index that is too large belongs to a branch that is not taken.
-        let [a, b, c, d] = [
-            RegisterLane([self.0[0]]),
-            RegisterLane([self.0[1 % K]]),
-            RegisterLane([self.0[2 % K]]),
-            RegisterLane([self.0[3 % K]]),
-        ];
+        let [a, b, c, d] =
+            [self.register(0), self.register(1 % K), self.register(2 % K), self.register(3 % K)];
         match K {
             4 => RegisterLane::combine(f, RegisterLane::combine(f, a, c), RegisterLane::combine(f, b, d)),
             2 => RegisterLane::combine(f, a, b),
@@ -151,49 +139,49 @@ impl<R: FloatRegister, const K: usize> ReduceLanes<f32> for RegisterLane<R, K> {
     /// Tree reduction: halves, then quarters, pairs, and single elements.
     #[inline(always)]
     fn folded(mut x: RegisterLane<R, 1>, f: Fold) -> f32 {
-        // SAFETY: the processor has the instruction set, as the register says; here and below.
-        // (Written out: a loop would keep the distance in memory.)
+        // Written out: a loop would keep the distance in memory.
         if R::LANES > 8 {
-            x = RegisterLane::combine(f, x, RegisterLane([unsafe { R::swap::<8>(x.0[0]) }]));
+            x = RegisterLane::combine(f, x, operation!(swap::<8, 1>(&x)));
         }
-        x = RegisterLane::combine(f, x, RegisterLane([unsafe { R::swap::<4>(x.0[0]) }]));
-        x = RegisterLane::combine(f, x, RegisterLane([unsafe { R::swap::<2>(x.0[0]) }]));
-        x = RegisterLane::combine(f, x, RegisterLane([unsafe { R::swap::<1>(x.0[0]) }]));
-        // SAFETY: as above.
-        unsafe { R::get_first(x.0[0]) }
+        x = RegisterLane::combine(f, x, operation!(swap::<4, 1>(&x)));
+        x = RegisterLane::combine(f, x, operation!(swap::<2, 1>(&x)));
+        x = RegisterLane::combine(f, x, operation!(swap::<1, 1>(&x)));
+        // SAFETY: a register begins with its first element.
+        unsafe { (&raw const x).cast::<f32>().read() }
     }
     /// Two registers are tested by one comparison: unordered (NaN) in either sets the bit.
     #[inline(always)]
     fn or_nan(self, mut seen: u16) -> u16 {
-        // SAFETY: the processor has the instruction set, as the registers say.
         each_register!(i => if i % 2 == 0 {
-            seen |= unsafe { R::mask_bits(R::unordered(self.0[i], self.0[(i + 1).min(K - 1)])) };
+            let (a, b) = (self.register(i), self.register((i + 1).min(K - 1)));
+            let unordered = operation!(unordered(&a, &b));
+            seen |= unordered.bits(0);
         });
         seen
     }
 }
 
 macro_rules! operators {
-    ($kind:ident $type:ident: $($operator:ident $name:ident $instruction:ident;)*) => {$(
+    ($type:ident: $($operator:ident $name:ident $instruction:ident;)*) => {$(
         impl<R: FloatRegister, const K: usize> $operator for $type<R, K> {
             type Output = Self;
             #[inline(always)]
             fn $name(self, other: Self) -> Self {
-                each!($kind self, i => R::$instruction(self.0[i], other.0[i]))
+                operation!($instruction(&self, &other))
             }
         }
     )*};
 }
-operators! { float RegisterLane: Add add add; Sub sub sub; Mul mul mul; Div div div; }
-operators! { int RegisterIntLane: Add add int_add; Sub sub int_sub; Mul mul int_mul; }
-operators! { int RegisterIntLane: BitAnd bitand int_and; BitOr bitor int_or; BitXor bitxor int_xor; }
-operators! { mask RegisterMaskLane: BitAnd bitand mask_and; BitOr bitor mask_or; BitXor bitxor mask_xor; }
+operators! { RegisterLane: Add add add; Sub sub sub; Mul mul mul; Div div div; }
+operators! { RegisterIntLane: Add add int_add; Sub sub int_sub; Mul mul int_mul; }
+operators! { RegisterIntLane: BitAnd bitand int_and; BitOr bitor int_or; BitXor bitxor int_xor; }
+operators! { RegisterMaskLane: BitAnd bitand mask_and; BitOr bitor mask_or; BitXor bitxor mask_xor; }
 
 impl<R: FloatRegister, const K: usize> Neg for RegisterLane<R, K> {
     type Output = Self;
     #[inline(always)]
     fn neg(self) -> Self {
-        each!(float self, i => R::neg(self.0[i]))
+        operation!(neg(&self))
     }
 }
 
@@ -209,23 +197,38 @@ impl<R: FloatRegister, const K: usize> Not for RegisterMaskLane<R, K> {
     type Output = Self;
     #[inline(always)]
     fn not(self) -> Self {
-        each!(mask self, i => R::mask_not(self.0[i]))
+        operation!(mask_not(&self))
     }
 }
 
 impl<R: FloatRegister, const K: usize> Mask for RegisterMaskLane<R, K> {
     #[inline(always)]
     fn all_lanes(v: bool) -> Self {
-        // SAFETY: as for all operations.
-        RegisterMaskLane([unsafe { R::mask_splat(v) }; K])
+        operation!(mask_splat(v))
+    }
+}
+
+impl<R: FloatRegister, const K: usize> RegisterMaskLane<R, K> {
+    /// A bit for each element of register `i`.
+    #[inline(always)]
+    fn bits(&self, i: usize) -> u16 {
+        operation!(bits_of_mask(&RegisterMaskLane([self.0[i]])))
+    }
+    /// Are they all true?
+    #[inline(always)]
+    fn all(self) -> bool {
+        let mut all = RegisterMaskLane::<R, 1>([self.0[0]]);
+        each_register!(i => if i > 0 {
+            all = all & RegisterMaskLane([self.0[i]]);
+        });
+        all.bits(0) == ((1u32 << R::LANES) - 1) as u16
     }
 }
 
 impl<R: FloatRegister, const K: usize> LaneInt<RegisterMaskLane<R, K>> for RegisterIntLane<R, K> {
     #[inline(always)]
     fn lit(v: i64) -> Self {
-        // SAFETY: as for all operations.
-        RegisterIntLane([unsafe { R::int_splat(v as i32) }; K])
+        operation!(int_splat(v as i32))
     }
     #[inline(always)]
     fn shl(self, n: u32) -> Self {
@@ -233,8 +236,7 @@ impl<R: FloatRegister, const K: usize> LaneInt<RegisterMaskLane<R, K>> for Regis
     }
     #[inline(always)]
     fn shr(self, n: u32) -> Self {
-        let n = Self::lit(n.into());
-        each!(int self, i => R::int_shr(self.0[i], n.0[i]))
+        operation!(int_shr(&self, &Self::lit(n.into())))
     }
     #[inline(always)]
     fn shr_logical(self, n: u32) -> Self {
@@ -242,46 +244,46 @@ impl<R: FloatRegister, const K: usize> LaneInt<RegisterMaskLane<R, K>> for Regis
     }
     #[inline(always)]
     fn shl_by(self, n: Self) -> Self {
-        each!(int self, i => R::int_shl(self.0[i], n.0[i]))
+        operation!(int_shl(&self, &n))
     }
     #[inline(always)]
     fn shr_logical_by(self, n: Self) -> Self {
-        each!(int self, i => R::int_shr_logical(self.0[i], n.0[i]))
+        operation!(int_shr_logical(&self, &n))
     }
     #[inline(always)]
     fn mul_high_unsigned(self, other: Self) -> Self {
-        each!(int self, i => R::int_mul_high(self.0[i], other.0[i]))
+        operation!(int_mul_high(&self, &other))
     }
     #[inline(always)]
     fn eq(self, other: Self) -> RegisterMaskLane<R, K> {
-        each!(mask, i => R::int_eq(self.0[i], other.0[i]))
+        operation!(int_eq(&self, &other))
     }
     #[inline(always)]
     fn lt(self, other: Self) -> RegisterMaskLane<R, K> {
-        each!(mask, i => R::int_lt(self.0[i], other.0[i]))
+        operation!(int_lt(&self, &other))
     }
     #[inline(always)]
     fn select(mask: RegisterMaskLane<R, K>, a: Self, b: Self) -> Self {
-        each!(int a, i => R::int_select(mask.0[i], a.0[i], b.0[i]))
+        operation!(int_select(&mask, &a, &b))
     }
 }
 
 /// Remainders of the elements that have no bit in `done`.
 #[cold]
-fn one_by_one<R: FloatRegister>(made: R, done: u16, a: R, b: R) -> R {
+fn one_by_one<R: FloatRegister>(
+    made: RegisterLane<R, 1>,
+    done: u16,
+    a: RegisterLane<R, 1>,
+    b: RegisterLane<R, 1>,
+) -> RegisterLane<R, 1> {
     let [mut y, mut dividends, mut divisors] = [[0.0f32; MAX_LANES]; 3];
-    // SAFETY: the arrays have as many elements as any register, and the processor has its
-    // instruction set.
-    unsafe {
-        R::store(made, y.as_mut_ptr());
-        R::store(a, dividends.as_mut_ptr());
-        R::store(b, divisors.as_mut_ptr());
-    }
+    made.store(&mut y);
+    a.store(&mut dividends);
+    b.store(&mut divisors);
     for i in (0..R::LANES).filter(|i| done >> i & 1 == 0) {
         y[i] = dividends[i] % divisors[i];
     }
-    // SAFETY: as above.
-    unsafe { R::load(y.as_ptr()) }
+    RegisterLane::load(&y)
 }
 
 impl<R: FloatRegister, const K: usize> Lane for RegisterLane<R, K> {
@@ -296,103 +298,98 @@ impl<R: FloatRegister, const K: usize> Lane for RegisterLane<R, K> {
     }
     #[inline(always)]
     fn fma(self, b: Self, c: Self) -> Self {
-        each!(float self, i => R::fma(self.0[i], b.0[i], c.0[i]))
+        operation!(fma(&self, &b, &c))
     }
     #[inline(always)]
     fn sqrt(self) -> Self {
-        each!(float self, i => R::sqrt(self.0[i]))
+        operation!(sqrt(&self))
     }
     #[inline(always)]
     fn abs(self) -> Self {
-        each!(float self, i => R::abs(self.0[i]))
+        operation!(abs(&self))
     }
     #[inline(always)]
     fn min(self, other: Self) -> Self {
-        each!(float self, i => R::min(self.0[i], other.0[i]))
+        operation!(min(&self, &other))
     }
     #[inline(always)]
     fn max(self, other: Self) -> Self {
-        each!(float self, i => R::max(self.0[i], other.0[i]))
+        operation!(max(&self, &other))
     }
     #[inline(always)]
     fn round(self) -> Self {
-        each!(float self, i => R::round::<NEAREST>(self.0[i]))
+        operation!(round::<NEAREST, K>(&self))
     }
     #[inline(always)]
     fn floor(self) -> Self {
-        each!(float self, i => R::round::<DOWN>(self.0[i]))
+        operation!(round::<DOWN, K>(&self))
     }
     #[inline(always)]
     fn ceil(self) -> Self {
-        each!(float self, i => R::round::<UP>(self.0[i]))
+        operation!(round::<UP, K>(&self))
     }
     #[inline(always)]
     fn trunc(self) -> Self {
-        each!(float self, i => R::round::<TOWARDS_ZERO>(self.0[i]))
+        operation!(round::<TOWARDS_ZERO, K>(&self))
     }
     #[inline(always)]
     fn with_sign_bit(self, sign: Self) -> Self {
-        each!(float self, i => R::with_sign_bit(self.0[i], sign.0[i]))
+        operation!(with_sign_bit(&self, &sign))
     }
     #[inline(always)]
     fn lt(self, other: Self) -> RegisterMaskLane<R, K> {
-        each!(mask, i => R::lt(self.0[i], other.0[i]))
+        operation!(lt(&self, &other))
     }
     #[inline(always)]
     fn le(self, other: Self) -> RegisterMaskLane<R, K> {
-        each!(mask, i => R::le(self.0[i], other.0[i]))
+        operation!(le(&self, &other))
     }
     #[inline(always)]
     fn eq(self, other: Self) -> RegisterMaskLane<R, K> {
-        each!(mask, i => R::eq(self.0[i], other.0[i]))
+        operation!(eq(&self, &other))
     }
     #[inline(always)]
     fn is_nan(self) -> RegisterMaskLane<R, K> {
-        each!(mask, i => R::unordered(self.0[i], self.0[i]))
+        operation!(unordered(&self, &self))
     }
     #[inline(always)]
     fn select(mask: RegisterMaskLane<R, K>, a: Self, b: Self) -> Self {
-        each!(float a, i => R::select(mask.0[i], a.0[i], b.0[i]))
+        operation!(select(&mask, &a, &b))
     }
     #[inline(always)]
     fn at_least(self, low: Self) -> Self {
-        each!(float self, i => R::larger(low.0[i], self.0[i]))
+        operation!(larger(&low, &self))
     }
     #[inline(always)]
     fn at_most(self, high: Self) -> Self {
-        each!(float self, i => R::smaller(high.0[i], self.0[i]))
+        operation!(smaller(&high, &self))
     }
     #[inline(always)]
     fn to_bits(self) -> RegisterIntLane<R, K> {
-        each!(int, i => R::to_bits(self.0[i]))
+        operation!(to_bits(&self))
     }
     #[inline(always)]
     fn from_bits(bits: RegisterIntLane<R, K>) -> Self {
-        each!(float, i => R::from_bits(bits.0[i]))
+        operation!(from_bits(&bits))
     }
     #[inline(always)]
     fn to_int(self) -> RegisterIntLane<R, K> {
-        each!(int, i => R::to_int(self.0[i]))
+        operation!(to_int(&self))
     }
     #[inline(always)]
     fn from_int(v: RegisterIntLane<R, K>) -> Self {
-        each!(float, i => R::from_int(v.0[i]))
+        operation!(from_int(&v))
     }
     #[inline(always)]
     fn scaled(self, n: Self) -> Option<Self> {
         if const { R::SCALES } {
-            return Some(each!(float self, i => R::scaled(self.0[i], n.0[i])));
+            return Some(operation!(scaled(&self, &n)));
         }
         None
     }
     #[inline(always)]
     fn are_moderate(self) -> bool {
-        let mut all = true;
-        // SAFETY: the processor has the instruction set, as the registers say.
-        each_register!(i => all &= unsafe {
-            R::all(R::lt(self.0[i], R::splat(moderate_bound())))
-        });
-        all
+        Lane::lt(self, Self::splat(moderate_bound())).all()
     }
     /// By the whole part of the quotient, as long as it is small enough to be exact, or one too
     /// large: which is so if the quotient was rounded up to it. The remainder is then a multiple of
@@ -400,19 +397,23 @@ impl<R: FloatRegister, const K: usize> Lane for RegisterLane<R, K> {
     /// are computed one at a time.
     #[inline(always)]
     fn fmod(self, other: Self) -> Self {
-        each!(float, i => {
-            let (a, b) = (self.0[i], other.0[i]);
-            let (x, y) = (R::abs(a), R::abs(b));
-            let quotient = R::round::<TOWARDS_ZERO>(R::div(x, y));
-            let left = R::fma(R::neg(quotient), y, x);
-            let too_large = R::lt(left, R::splat(0.0));
-            let left = R::with_sign_bit(R::select(too_large, R::add(left, y), left), a);
-            // Excludes NaN, infinities, and division by zero.
-            let exact = R::mask_and(
-                R::lt(quotient, R::splat(4_194_304.0)),
-                R::lt(y, R::splat(f32::INFINITY)),
-            );
-            if R::all(exact) { left } else { one_by_one(left, R::mask_bits(exact), a, b) }
-        })
+        let (x, y) = (Lane::abs(self), Lane::abs(other));
+        let quotient = (x / y).trunc();
+        let left = (-quotient).fma(y, x);
+        let too_large = Lane::lt(left, Self::splat(0.0));
+        let left = Self::select(too_large, left + y, left).with_sign_bit(self);
+        // Excludes NaN, infinities, and division by zero.
+        let exact = Lane::lt(quotient, Self::splat(4_194_304.0)) & Lane::lt(y, Self::splat(f32::INFINITY));
+        if exact.all() {
+            return left;
+        }
+        // A call for each register, of copies: what a call is given by its place is in memory before
+        // the branch, too.
+        let mut all = left;
+        each_register!(i => {
+            let (made, a, b) = (left.register(i), self.register(i), other.register(i));
+            all.0[i] = one_by_one(made, exact.bits(i), a, b).0[0];
+        });
+        all
     }
 }

@@ -1,7 +1,11 @@
-//! One vector register of f32: what an instruction set is to a lane.
+//! Vector registers of f32: what an instruction set is to a lane.
+
+use super::RegisterMaskLane;
 
 /// Elements of the largest register.
 pub const MAX_LANES: usize = 16;
+/// Most registers in one value.
+pub const MAX_REGISTERS: usize = 4;
 
 /// Directions of rounding to a whole number, as `vroundps` and `vrndscaleps` number them; 8:
 /// without an exception. To the nearest, halves to even.
@@ -13,13 +17,39 @@ pub const UP: i32 = 8 | 2;
 /// Towards zero.
 pub const TOWARDS_ZERO: i32 = 8 | 3;
 
-/// A vector register of f32, with those of integers and truth values that belong to it. Functions
-/// that are named as one of `Lane` have its meaning.
+/// The type of an operand: a lane, or what is the same for all its elements.
+macro_rules! operand {
+    (float) => { &$crate::register_lane::RegisterLane<Self, K> };
+    (int) => { &$crate::register_lane::RegisterIntLane<Self, K> };
+    (mask) => { &$crate::register_lane::RegisterMaskLane<Self, K> };
+    (count) => { usize };
+    ($same:ty) => { $same };
+}
+
+/// The type of a result.
+macro_rules! result {
+    (float) => { $crate::register_lane::RegisterLane<Self, K> };
+    (int) => { $crate::register_lane::RegisterIntLane<Self, K> };
+    (mask) => { $crate::register_lane::RegisterMaskLane<Self, K> };
+}
+
+/// Declarations of operations.
+macro_rules! operations {
+    ($($(#[$doc:meta])* $name:ident $([$constant:ident: $number:ty])? ($($x:ident: $t:tt),*) -> $out:tt;)*) => {$(
+        $(#[$doc])*
+        unsafe fn $name<$(const $constant: $number,)? const K: usize>($($x: operand!($t)),*) -> result!($out);
+    )*};
+}
+
+/// A vector register of f32, with those of integers and truth values that belong to it. Each
+/// function is an operation on `K` of them; those that are named as one of `Lane` have its meaning.
+///
+/// Operands are passed by reference, and each function is compiled for its instruction set by
+/// itself. So the compiler has made a few instructions of it before it inlines it into the formulas
+/// that call it, some hundred thousand times in a build.
 ///
 /// # Safety
 /// All functions may be called only on a processor that has the instruction set of the register.
-/// Its implementations are `#[inline(always)]`, and so are all their callers up to the function
-/// that is compiled for the instruction set.
 pub trait FloatRegister: Copy {
     /// As many i32.
     type Int: Copy;
@@ -36,102 +66,128 @@ pub trait FloatRegister: Copy {
     /// Is there an instruction for [`FloatRegister::scaled`]?
     const SCALES: bool;
 
-    /// Loads elements.
-    ///
-    /// # Safety
-    /// There are so many.
-    unsafe fn load(p: *const f32) -> Self;
-    /// Stores elements.
-    ///
-    /// # Safety
-    /// There is room.
-    unsafe fn store(a: Self, p: *mut f32);
-    /// Copies of a number.
-    unsafe fn splat(v: f32) -> Self;
-    /// The first element.
-    unsafe fn get_first(a: Self) -> f32;
-    /// Exchanges neighbouring groups of `N` elements: 1, 2, 4 or 8.
-    unsafe fn swap<const N: usize>(a: Self) -> Self;
+    /// A bit for each truth value.
+    unsafe fn bits_of_mask(a: &RegisterMaskLane<Self, 1>) -> u16;
 
-    unsafe fn add(a: Self, b: Self) -> Self;
-    unsafe fn sub(a: Self, b: Self) -> Self;
-    unsafe fn mul(a: Self, b: Self) -> Self;
-    unsafe fn div(a: Self, b: Self) -> Self;
-    unsafe fn fma(a: Self, b: Self, c: Self) -> Self;
-    unsafe fn sqrt(a: Self) -> Self;
-    unsafe fn neg(a: Self) -> Self;
-    unsafe fn abs(a: Self) -> Self;
-    unsafe fn with_sign_bit(a: Self, sign: Self) -> Self;
-    /// To a whole number.
-    unsafe fn round<const DIRECTION: i32>(a: Self) -> Self;
-    unsafe fn min(a: Self, b: Self) -> Self;
-    unsafe fn max(a: Self, b: Self) -> Self;
-    /// As `min` of numbers; unspecified if one of the two is NaN.
-    unsafe fn min_of_numbers(a: Self, b: Self) -> Self;
-    /// As `max` of numbers; unspecified if one of the two is NaN.
-    unsafe fn max_of_numbers(a: Self, b: Self) -> Self;
-    /// `a` where it is less, else `b`.
-    unsafe fn smaller(a: Self, b: Self) -> Self;
-    /// `a` where it is greater, else `b`.
-    unsafe fn larger(a: Self, b: Self) -> Self;
-    /// a * 2^n for whole numbers n, rounded once.
-    unsafe fn scaled(a: Self, n: Self) -> Self;
+    operations! {
+        /// Copies of a number.
+        splat(v: f32) -> float;
+        /// Exchanges neighbouring groups of `N` elements: 1, 2, 4 or 8.
+        swap[N: usize](a: float) -> float;
 
-    unsafe fn lt(a: Self, b: Self) -> Self::Mask;
-    unsafe fn le(a: Self, b: Self) -> Self::Mask;
-    unsafe fn eq(a: Self, b: Self) -> Self::Mask;
-    /// Is one of the two NaN?
-    unsafe fn unordered(a: Self, b: Self) -> Self::Mask;
-    unsafe fn select(mask: Self::Mask, a: Self, b: Self) -> Self;
+        add(a: float, b: float) -> float;
+        sub(a: float, b: float) -> float;
+        mul(a: float, b: float) -> float;
+        div(a: float, b: float) -> float;
+        fma(a: float, b: float, c: float) -> float;
+        sqrt(a: float) -> float;
+        neg(a: float) -> float;
+        abs(a: float) -> float;
+        with_sign_bit(a: float, sign: float) -> float;
+        /// To a whole number.
+        round[DIRECTION: i32](a: float) -> float;
+        min(a: float, b: float) -> float;
+        max(a: float, b: float) -> float;
+        /// As `min` of numbers; unspecified if one of the two is NaN.
+        min_of_numbers(a: float, b: float) -> float;
+        /// As `max` of numbers; unspecified if one of the two is NaN.
+        max_of_numbers(a: float, b: float) -> float;
+        /// `a` where it is less, else `b`.
+        smaller(a: float, b: float) -> float;
+        /// `a` where it is greater, else `b`.
+        larger(a: float, b: float) -> float;
+        /// a * 2^n for whole numbers n, rounded once.
+        scaled(a: float, n: float) -> float;
 
-    unsafe fn to_bits(a: Self) -> Self::Int;
-    unsafe fn from_bits(bits: Self::Int) -> Self;
-    unsafe fn to_int(a: Self) -> Self::Int;
-    unsafe fn from_int(v: Self::Int) -> Self;
+        lt(a: float, b: float) -> mask;
+        le(a: float, b: float) -> mask;
+        eq(a: float, b: float) -> mask;
+        /// Is one of the two NaN?
+        unordered(a: float, b: float) -> mask;
+        select(mask: mask, a: float, b: float) -> float;
 
-    /// Copies of an integer.
-    unsafe fn int_splat(v: i32) -> Self::Int;
-    unsafe fn int_add(a: Self::Int, b: Self::Int) -> Self::Int;
-    unsafe fn int_sub(a: Self::Int, b: Self::Int) -> Self::Int;
-    unsafe fn int_mul(a: Self::Int, b: Self::Int) -> Self::Int;
-    unsafe fn int_and(a: Self::Int, b: Self::Int) -> Self::Int;
-    unsafe fn int_or(a: Self::Int, b: Self::Int) -> Self::Int;
-    unsafe fn int_xor(a: Self::Int, b: Self::Int) -> Self::Int;
-    /// Each shifted left by an amount of its own.
-    unsafe fn int_shl(a: Self::Int, n: Self::Int) -> Self::Int;
-    /// The same to the right, copies of the sign shifted in.
-    unsafe fn int_shr(a: Self::Int, n: Self::Int) -> Self::Int;
-    /// The same to the right, zeros shifted in.
-    unsafe fn int_shr_logical(a: Self::Int, n: Self::Int) -> Self::Int;
-    /// The upper halves of unsigned products.
-    unsafe fn int_mul_high(a: Self::Int, b: Self::Int) -> Self::Int;
-    unsafe fn int_eq(a: Self::Int, b: Self::Int) -> Self::Mask;
-    unsafe fn int_lt(a: Self::Int, b: Self::Int) -> Self::Mask;
-    unsafe fn int_select(mask: Self::Mask, a: Self::Int, b: Self::Int) -> Self::Int;
+        to_bits(a: float) -> int;
+        from_bits(bits: int) -> float;
+        to_int(a: float) -> int;
+        from_int(v: int) -> float;
 
-    /// Copies of a truth value.
-    unsafe fn mask_splat(v: bool) -> Self::Mask;
-    /// True for the first `n`.
-    unsafe fn mask_of_first(n: usize) -> Self::Mask;
-    unsafe fn mask_and(a: Self::Mask, b: Self::Mask) -> Self::Mask;
-    unsafe fn mask_or(a: Self::Mask, b: Self::Mask) -> Self::Mask;
-    unsafe fn mask_xor(a: Self::Mask, b: Self::Mask) -> Self::Mask;
-    unsafe fn mask_not(a: Self::Mask) -> Self::Mask;
-    /// A bit for each.
-    unsafe fn mask_bits(a: Self::Mask) -> u16;
-    /// Are they all true?
-    unsafe fn all(a: Self::Mask) -> bool;
+        /// Copies of an integer.
+        int_splat(v: i32) -> int;
+        int_add(a: int, b: int) -> int;
+        int_sub(a: int, b: int) -> int;
+        int_mul(a: int, b: int) -> int;
+        int_and(a: int, b: int) -> int;
+        int_or(a: int, b: int) -> int;
+        int_xor(a: int, b: int) -> int;
+        /// Each shifted left by an amount of its own.
+        int_shl(a: int, n: int) -> int;
+        /// The same to the right, copies of the sign shifted in.
+        int_shr(a: int, n: int) -> int;
+        /// The same to the right, zeros shifted in.
+        int_shr_logical(a: int, n: int) -> int;
+        /// The upper halves of unsigned products.
+        int_mul_high(a: int, b: int) -> int;
+        int_eq(a: int, b: int) -> mask;
+        int_lt(a: int, b: int) -> mask;
+        int_select(mask: mask, a: int, b: int) -> int;
+
+        /// Copies of a truth value.
+        mask_splat(v: bool) -> mask;
+        /// True for the first `n`.
+        mask_of_first(n: count) -> mask;
+        mask_and(a: mask, b: mask) -> mask;
+        mask_or(a: mask, b: mask) -> mask;
+        mask_xor(a: mask, b: mask) -> mask;
+        mask_not(a: mask) -> mask;
+    }
 }
 
-/// The functions of a register, each a few instructions.
+/// The first value of a result, to be overwritten.
+macro_rules! initial {
+    (float) => {
+        $crate::register_lane::RegisterLane([Self::ZERO; K])
+    };
+    (int) => {
+        $crate::register_lane::RegisterIntLane([Self::INT_ZERO; K])
+    };
+    (mask) => {
+        $crate::register_lane::RegisterMaskLane([Self::MASK_FALSE; K])
+    };
+}
+
+/// What an operation on register `i` has of an operand.
+macro_rules! part {
+    (float $x:ident $i:ident) => {
+        $x.0[$i]
+    };
+    (int $x:ident $i:ident) => {
+        $x.0[$i]
+    };
+    (mask $x:ident $i:ident) => {
+        $x.0[$i]
+    };
+    (count $x:ident $i:ident) => {
+        $x.saturating_sub($i * Self::LANES).min(Self::LANES)
+    };
+    ($same:tt $x:ident $i:ident) => {
+        $x
+    };
+}
+
+/// Operations of an instruction set: what one is for one register.
 macro_rules! instructions {
-    ($($(#[$doc:meta])* $name:ident $([$constant:ident: $number:ty])? ($($x:ident: $t:ty),*) -> $out:ty $body:block)*) => {$(
-        #[inline(always)]
-        #[allow(unused_unsafe, reason = "some bodies are calls of this trait alone")]
-        unsafe fn $name $(<const $constant: $number>)? ($($x: $t),*) -> $out {
-            // SAFETY: the caller guarantees the instruction set, and the memory.
-            unsafe { $body }
+    ($features:literal; $($name:ident $([$constant:ident: $number:ty])? ($($x:ident: $t:tt),*) -> $out:tt $body:block)*) => {$(
+        #[inline]
+        #[target_feature(enable = $features)]
+        #[allow(unreachable_code, unused, clippy::diverging_sub_expression, reason = "one instruction set lacks one")]
+        unsafe fn $name<$(const $constant: $number,)? const K: usize>($($x: operand!($t)),*) -> result!($out) {
+            let mut all = initial!($out);
+            each_register!(i => {
+                $(let $x = part!($t $x i);)*
+                all.0[i] = $body;
+            });
+            all
         }
     )*};
 }
-pub(super) use instructions;
+pub(super) use {initial, instructions, operand, part, result};

@@ -92,7 +92,9 @@ pub(super) fn chunk<
 ) {
     let mut j = 0;
     while j < W {
-        f.at(load(&x, j), s, n).write(&mut y[j..]);
+        // First, as in a loop over blocks (`vector_loop`).
+        let y = &mut y[j..j + L::WIDTH];
+        f.at(load(&x, j), s, n).write(y);
         j += L::WIDTH;
     }
 }

@@ -62,7 +62,9 @@ pub(super) fn strided_chunk<T: SimdFloat, L: SimdLanes<T> + Lane, F: ElementForm
 ) {
     let mut c = 0;
     while c < TERM_CHUNK {
-        f.at(load(&x, c), load_statistics::<T, L>(s, c), n).store(&mut y[c..]);
+        // First, as in a loop over blocks (`vector_loop`).
+        let y = &mut y[c..c + L::WIDTH];
+        f.at(load(&x, c), load_statistics::<T, L>(s, c), n).store(y);
         c += L::WIDTH;
     }
 }
@@ -80,9 +82,10 @@ pub(super) fn strided_add<T: SimdFloat, L: SimdLanes<T> + Lane, F: ElementFormul
 ) {
     let (start, mut c) = (L::splat(initial(by)), 0);
     while c < TERM_CHUNK {
+        let lane = &mut lane[c..c + L::WIDTH];
         let term = f.at(load(&x, c), load_statistics::<T, L>(s, c), n);
-        let before = if begins { start } else { L::load(&lane[c..]) };
-        combine_lanes(by, before, term).store(&mut lane[c..]);
+        let before = if begins { start } else { L::load(lane) };
+        combine_lanes(by, before, term).store(lane);
         c += L::WIDTH;
     }
 }
@@ -116,8 +119,8 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut Strided
                 for y in &mut *self.y {
                     let mut c = 0;
                     while c < TERM_CHUNK {
-                        let s = load_statistics(self.s, c);
-                        self.r.out_of_term(M::load(&y[c..]), s, n).store(&mut y[c..]);
+                        let y = &mut y[c..c + M::WIDTH];
+                        self.r.out_of_term(M::load(y), load_statistics(self.s, c), n).store(y);
                         c += M::WIDTH;
                     }
                 }

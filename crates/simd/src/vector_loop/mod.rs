@@ -281,11 +281,14 @@ fn block<T: Element, R: SimdLanes<T>, F: Lanes<T, R, N>, const N: usize, const W
 ) {
     let mut j = 0;
     while j < W {
+        // First: a check between a result and its store would be a place to which the compiler moves
+        // what comes before, one register after the other.
+        let y = &mut y[j..j + R::WIDTH];
         let mut all = [R::splat(T::ZERO); N];
         for (a, x) in all.iter_mut().zip(&x) {
             *a = R::load(&x[j..]);
         }
-        f.lane(all).write(&mut y[j..]);
+        f.lane(all).write(y);
         j += R::WIDTH;
     }
 }
@@ -300,9 +303,11 @@ fn block_with_numbers<T: Element, R: SimdLanes<T>, F: Lanes<T, R, N>, const N: u
 ) {
     let mut j = 0;
     while j < W {
+        // As above.
+        let y = &mut y[j..j + R::WIDTH];
         let mut all = numbers;
         all[0] = R::load(&x[j..]);
-        f.lane(all).write(&mut y[j..]);
+        f.lane(all).write(y);
         j += R::WIDTH;
     }
 }

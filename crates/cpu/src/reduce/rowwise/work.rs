@@ -319,7 +319,8 @@ impl<C: Float> RowwiseWork<'_, C> {
             }
         }
         let in_registers = folds_in_registers::<C>(self.isa);
-        let written = !in_registers || self.keeps_terms;
+        // A plain formula's first terms are its operand.
+        let written = !in_registers && (!self.is_plain || self.folds.len() > 1) || self.keeps_terms;
         let group = if written {
             GROUP_ELEMENTS_OF_TERMS / padded.max(TERM_CHUNK)
         } else if self.folds.len() == 1 && self.out != RowOut::Each {
