@@ -22,42 +22,16 @@ mod register;
 #[cfg(test)]
 mod tests;
 
-use register::{DOWN, FloatRegister, MAX_LANES, NEAREST, TOWARDS_ZERO, UP};
+pub use register::RegisterLane;
+use register::{
+    DOWN, FloatRegister, MAX_LANES, NEAREST, RegisterIntLane, RegisterMaskLane, TOWARDS_ZERO, UP,
+    each_register,
+};
 
 /// AVX2: `K` registers of 8.
 pub type Avx2Lane<const K: usize> = RegisterLane<std::arch::x86_64::__m256, K>;
 /// AVX-512: `K` registers of 16.
 pub type Avx512Lane<const K: usize> = RegisterLane<std::arch::x86_64::__m512, K>;
-
-/// `K` registers of f32.
-///
-/// Values of these three types are created in work that `dispatch::run_lanes` runs, on processors
-/// that have the instruction set of the register. That is what makes each operation here sound.
-#[derive(Clone, Copy)]
-pub struct RegisterLane<R: FloatRegister, const K: usize>([R; K]);
-/// The bits of these f32, or as many i32.
-#[derive(Clone, Copy)]
-pub struct RegisterIntLane<R: FloatRegister, const K: usize>([R::Int; K]);
-/// A truth value for each.
-#[derive(Clone, Copy)]
-pub struct RegisterMaskLane<R: FloatRegister, const K: usize>([R::Mask; K]);
-
-/// The body for each register, unrolled: the array stays in registers only if every index is a
-/// constant before the compiler decides on their storage. (No closures, which would be compiled
-/// without the instruction set.)
-macro_rules! each_register {
-    ($i:ident => $body:expr) => {
-        $crate::register_lane::each_register!(@ $i, $body, 0 1 2 3)
-    };
-    (@ $i:ident, $body:expr, $($number:literal)*) => {{
-        const { assert!(K <= $crate::register_lane::register::MAX_REGISTERS) };
-        $(if const { K > $number } {
-            let $i = $number;
-            $body
-        })*
-    }};
-}
-use each_register;
 
 /// An operation of the registers.
 macro_rules! operation {
@@ -407,8 +381,8 @@ impl<R: FloatRegister, const K: usize> Lane for RegisterLane<R, K> {
         if exact.all() {
             return left;
         }
-        // A call for each register, of copies: what a call is given by its place is in memory before
-        // the branch, too.
+        // A call for each register, of copies: what a call is given by its place is in memory
+        // before the branch, too.
         let mut all = left;
         each_register!(i => {
             let (made, a, b) = (left.register(i), self.register(i), other.register(i));

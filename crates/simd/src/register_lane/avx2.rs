@@ -1,8 +1,9 @@
 //! AVX2. A truth value is a number of which all bits are set, or none.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
-use super::register::{FloatRegister, initial, instructions, operand, part, result};
-use super::{RegisterMaskLane, each_register};
+use super::register::{
+    FloatRegister, RegisterMaskLane, each_register, initial, instructions, operand, part, result,
+};
 use std::arch::x86_64::*;
 
 type Ints = __m256i;
@@ -21,8 +22,8 @@ macro_rules! truths {
     };
 }
 
-// Of two zeros, and of a number and a NaN, the instructions give the second operand. In both orders:
-// results differ only then.
+// Of two zeros, and of a number and a NaN, the instructions give the second operand. In both
+// orders: results differ only then.
 
 /// The smaller zero, and NaN, have more bits set.
 #[inline]

@@ -1,8 +1,9 @@
 //! AVX-512 F and DQ. A truth value is a bit of a mask register.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
-use super::register::{FloatRegister, initial, instructions, operand, part, result};
-use super::{RegisterMaskLane, each_register};
+use super::register::{
+    FloatRegister, RegisterMaskLane, each_register, initial, instructions, operand, part, result,
+};
 use std::arch::x86_64::*;
 
 /// Modes of `vrangeps`, which puts -0 before +0: the sign is that of the operand taken.

@@ -1,7 +1,5 @@
 //! Vector registers of f32: what an instruction set is to a lane.
 
-use super::RegisterMaskLane;
-
 /// Elements of the largest register.
 pub const MAX_LANES: usize = 16;
 /// Most registers in one value.
@@ -17,20 +15,49 @@ pub const UP: i32 = 8 | 2;
 /// Towards zero.
 pub const TOWARDS_ZERO: i32 = 8 | 3;
 
+/// `K` registers of f32.
+///
+/// Values of these three types are created in work that `dispatch::run_lanes` runs, on processors
+/// that have the instruction set of the register. That is what makes each operation here sound.
+#[derive(Clone, Copy)]
+pub struct RegisterLane<R: FloatRegister, const K: usize>(pub(super) [R; K]);
+/// The bits of these f32, or as many i32.
+#[derive(Clone, Copy)]
+pub struct RegisterIntLane<R: FloatRegister, const K: usize>(pub(super) [R::Int; K]);
+/// A truth value for each.
+#[derive(Clone, Copy)]
+pub struct RegisterMaskLane<R: FloatRegister, const K: usize>(pub(super) [R::Mask; K]);
+
+/// The body for each register, unrolled: the array stays in registers only if every index is a
+/// constant before the compiler decides on their storage. (No closures, which would be compiled
+/// without the instruction set.)
+macro_rules! each_register {
+    ($i:ident => $body:expr) => {
+        $crate::register_lane::register::each_register!(@ $i, $body, 0 1 2 3)
+    };
+    (@ $i:ident, $body:expr, $($number:literal)*) => {{
+        const { assert!(K <= $crate::register_lane::register::MAX_REGISTERS) };
+        $(if const { K > $number } {
+            let $i = $number;
+            $body
+        })*
+    }};
+}
+
 /// The type of an operand: a lane, or what is the same for all its elements.
 macro_rules! operand {
-    (float) => { &$crate::register_lane::RegisterLane<Self, K> };
-    (int) => { &$crate::register_lane::RegisterIntLane<Self, K> };
-    (mask) => { &$crate::register_lane::RegisterMaskLane<Self, K> };
+    (float) => { &$crate::register_lane::register::RegisterLane<Self, K> };
+    (int) => { &$crate::register_lane::register::RegisterIntLane<Self, K> };
+    (mask) => { &$crate::register_lane::register::RegisterMaskLane<Self, K> };
     (count) => { usize };
     ($same:ty) => { $same };
 }
 
 /// The type of a result.
 macro_rules! result {
-    (float) => { $crate::register_lane::RegisterLane<Self, K> };
-    (int) => { $crate::register_lane::RegisterIntLane<Self, K> };
-    (mask) => { $crate::register_lane::RegisterMaskLane<Self, K> };
+    (float) => { $crate::register_lane::register::RegisterLane<Self, K> };
+    (int) => { $crate::register_lane::register::RegisterIntLane<Self, K> };
+    (mask) => { $crate::register_lane::register::RegisterMaskLane<Self, K> };
 }
 
 /// Declarations of operations.
@@ -46,7 +73,7 @@ macro_rules! operations {
 ///
 /// Operands are passed by reference, and each function is compiled for its instruction set by
 /// itself. So the compiler has made a few instructions of it before it inlines it into the formulas
-/// that call it, some hundred thousand times in a build.
+/// that call it, some hundred thousand times in a build (ADR 33).
 ///
 /// # Safety
 /// All functions may be called only on a processor that has the instruction set of the register.
@@ -145,13 +172,13 @@ pub trait FloatRegister: Copy {
 /// The first value of a result, to be overwritten.
 macro_rules! initial {
     (float) => {
-        $crate::register_lane::RegisterLane([Self::ZERO; K])
+        $crate::register_lane::register::RegisterLane([Self::ZERO; K])
     };
     (int) => {
-        $crate::register_lane::RegisterIntLane([Self::INT_ZERO; K])
+        $crate::register_lane::register::RegisterIntLane([Self::INT_ZERO; K])
     };
     (mask) => {
-        $crate::register_lane::RegisterMaskLane([Self::MASK_FALSE; K])
+        $crate::register_lane::register::RegisterMaskLane([Self::MASK_FALSE; K])
     };
 }
 
@@ -190,4 +217,4 @@ macro_rules! instructions {
         }
     )*};
 }
-pub(super) use {initial, instructions, operand, part, result};
+pub(super) use {each_register, initial, instructions, operand, part, result};

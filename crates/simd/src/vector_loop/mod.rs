@@ -281,8 +281,8 @@ fn block<T: Element, R: SimdLanes<T>, F: Lanes<T, R, N>, const N: usize, const W
 ) {
     let mut j = 0;
     while j < W {
-        // First: a check between a result and its store would be a place to which the compiler moves
-        // what comes before, one register after the other.
+        // First: a check between a result and its store would be a place to which the compiler
+        // moves what comes before, one register after the other.
         let y = &mut y[j..j + R::WIDTH];
         let mut all = [R::splat(T::ZERO); N];
         for (a, x) in all.iter_mut().zip(&x) {
