@@ -48,6 +48,7 @@ impl<R: FloatRegister, const K: usize> SimdLanes<f32> for RegisterLane<R, K> {
     /// hardware prefetch follows less well.
     #[inline(always)]
     fn load(from: &[f32]) -> Self {
+        let () = Self::IS_ELEMENTS;
         let from = from[..K * R::LANES].as_ptr().cast::<R>();
         let mut all = RegisterLane([R::ZERO; K]);
         each_register!(i => {
@@ -59,12 +60,14 @@ impl<R: FloatRegister, const K: usize> SimdLanes<f32> for RegisterLane<R, K> {
     }
     #[inline(always)]
     fn store(self, to: &mut [f32]) {
+        let () = Self::IS_ELEMENTS;
         let to = to[..K * R::LANES].as_mut_ptr().cast::<R>();
         // SAFETY: as many elements as `K` registers have; the slice was cut to them.
         each_register!(i => unsafe { to.add(i).write_unaligned(self.0[i]) });
     }
     #[inline(always)]
     fn write(self, to: &mut [MaybeUninit<f32>]) {
+        let () = Self::IS_ELEMENTS;
         let to = to[..K * R::LANES].as_mut_ptr().cast::<R>();
         // SAFETY: as above.
         each_register!(i => unsafe { to.add(i).write_unaligned(self.0[i]) });
@@ -76,6 +79,8 @@ impl<R: FloatRegister, const K: usize> SimdLanes<f32> for RegisterLane<R, K> {
 }
 
 impl<R: FloatRegister, const K: usize> RegisterLane<R, K> {
+    /// Has a register the size of its elements? What is loaded and stored relies on it.
+    const IS_ELEMENTS: () = assert!(size_of::<R>() == R::LANES * size_of::<f32>());
     /// Register `i` alone.
     #[inline(always)]
     fn register(&self, i: usize) -> RegisterLane<R, 1> {
@@ -120,8 +125,8 @@ impl<R: FloatRegister, const K: usize> ReduceLanes<f32> for RegisterLane<R, K> {
         x = RegisterLane::combine(f, x, operation!(swap::<4, 1>(&x)));
         x = RegisterLane::combine(f, x, operation!(swap::<2, 1>(&x)));
         x = RegisterLane::combine(f, x, operation!(swap::<1, 1>(&x)));
-        // SAFETY: a register begins with its first element.
-        unsafe { (&raw const x).cast::<f32>().read() }
+        // SAFETY: a register is its elements, one after the other (`IS_ELEMENTS`).
+        unsafe { (&raw const x.0).cast::<f32>().read() }
     }
     /// Two registers are tested by one comparison: unordered (NaN) in either sets the bit.
     #[inline(always)]
