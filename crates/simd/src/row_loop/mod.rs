@@ -6,10 +6,9 @@
 //! rows, how they are staged, and how terms in memory are folded is common to all formulas, and not
 //! here.
 //!
-//! Where there are registers of these floats, terms are folded as they are computed (`folds`): the
-//! 128 lanes of the canonical order are two readings of AVX-512, or eight of AVX2, of which two at a
-//! time go through a row. Elsewhere terms are written to a block
-//! and folded there.
+//! Where there are registers of these floats and it pays (`folds`), terms are folded as they are
+//! computed: the 128 lanes of the canonical order are two readings of AVX-512, or eight of AVX2, of
+//! which two at a time go through a row. Elsewhere terms are written to a block and folded there.
 //!
 //! How it can be wrong: at the end of a row. A whole chunk is computed there, from whatever follows
 //! the row; of its terms those behind the row are replaced by the initial value of a lane, and its
@@ -197,7 +196,8 @@ pub struct TermsOut<'a, T> {
     pub terms: &'a mut [T],
     /// From a row of terms to the next.
     pub step: usize,
-    /// Where they are folded in registers ([`RowLoops::folds_in_registers`]): the lanes that they join.
+    /// Where they are folded in registers ([`RowLoops::folds_in_registers`]): the lanes that they
+    /// join.
     pub sums: Option<&'a mut LaneSums<T>>,
     /// What is fetched meanwhile.
     pub prefetch: Prefetch<T>,

@@ -109,8 +109,8 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, '_, T, R, N> 
             let (mut all, mut nan) = (AllLanes([start; MAX_READINGS]), 0u16);
             let mut reading = 0;
             while reading < readings::<T, M>() {
-                // Two, so that the steps of one fill the gaps of the other's. By AVX-512 they are all
-                // lanes.
+                // Two, so that the steps of one fill the gaps of the other's. By AVX-512 they are
+                // all lanes.
                 let mut lanes = [start; 2];
                 if let Some(sums) = &sums {
                     debug_assert!(sums.done.is_multiple_of(TERM_CHUNK), "parts begin with a chunk");
