@@ -175,18 +175,14 @@ impl SimdFloat for f64 {
     type Avx2 = ScalarLane<f64>;
 }
 
-/// How many elements [`run_lanes`] reads at once, by its first reading.
-pub fn lane_width<T: SimdFloat>(isa: Isa) -> usize {
+/// Does [`run_lanes`] read 64 elements at once, and fold them in registers?
+pub fn folds_in_registers<T: SimdFloat>(isa: Isa) -> bool {
     #[cfg(target_arch = "x86_64")]
-    return match isa.level() {
-        Level::Plain => 1,
-        Level::Avx2 => <T::Avx2 as SimdLanes<T>>::WIDTH,
-        Level::Avx512 => <T::Avx512 as SimdLanes<T>>::WIDTH,
-    };
+    return matches!(isa.level(), Level::Avx512) && <T::Avx512 as SimdLanes<T>>::WIDTH == 64;
     #[cfg(not(target_arch = "x86_64"))]
     {
         let _ = isa;
-        1
+        false
     }
 }
 

@@ -3,7 +3,6 @@
 use super::{RowLanes, TERM_CHUNK};
 use crate::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_lanes};
 use crate::isa::Isa;
-use elinvar_core::order::LANES;
 use elinvar_lane::formula::Fold;
 use elinvar_lane::lane::Lane;
 
@@ -52,59 +51,12 @@ impl<T: SimdFloat> LaneKernel for FoldLanes<'_, T> {
     const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
-        if const { M::WIDTH > 1 } {
-            let mut all = AllLanes([M::splat(initial(self.f)); MAX_READINGS]);
-            let lanes = self.lanes.as_flattened();
-            for (reading, some) in all.0.iter_mut().enumerate().take(readings::<T, M>()) {
-                *some = M::load(&lanes[reading * M::WIDTH..]);
-            }
-            *self.folded = M::folded(all.combined(self.f).few(self.f), self.f);
+        if const { M::WIDTH == TERM_CHUNK } {
+            let both = M::combine(self.f, M::load(&self.lanes[0]), M::load(&self.lanes[1]));
+            *self.folded = M::folded(both.few(self.f), self.f);
         } else {
             unreachable!("terms are summed in registers only where there are registers for it");
         }
-    }
-}
-
-/// Readings that all lanes are, at most: of 16 lanes, by AVX2.
-pub(super) const MAX_READINGS: usize = 8;
-
-/// Readings that all lanes are.
-#[inline(always)]
-pub(super) const fn readings<T, M: SimdLanes<T>>() -> usize {
-    LANES / M::WIDTH
-}
-
-/// Where a reading of the lanes and the next one are: in which half of them, and from which element
-/// of it on. `first` is the half that a row begins with.
-#[inline(always)]
-pub(super) fn places<T, M: SimdLanes<T>>(reading: usize, first: usize) -> [(usize, usize); 2] {
-    let left = reading * M::WIDTH;
-    let right = left + M::WIDTH;
-    [
-        ((first + left / TERM_CHUNK) % 2, left % TERM_CHUNK),
-        ((first + right / TERM_CHUNK) % 2, right % TERM_CHUNK),
-    ]
-}
-
-/// All lanes, reading after reading.
-pub(super) struct AllLanes<M>(pub(super) [M; MAX_READINGS]);
-
-impl<M: Copy> AllLanes<M> {
-    /// The first half of the lanes with the second, then the halves of what that gives, as long as
-    /// both are in different readings.
-    #[inline(always)]
-    pub(super) fn combined<T>(mut self, f: Fold) -> M
-    where
-        M: ReduceLanes<T>,
-    {
-        let mut half = readings::<T, M>() / 2;
-        while half > 0 {
-            for i in 0..half {
-                self.0[i] = M::combine(f, self.0[i], self.0[i + half]);
-            }
-            half /= 2;
-        }
-        self.0[0]
     }
 }
 

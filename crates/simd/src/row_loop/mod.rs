@@ -6,9 +6,9 @@
 //! rows, how they are staged, and how terms in memory are folded is common to all formulas, and not
 //! here.
 //!
-//! Where there are registers of these floats and it pays (`folds`), terms are folded as they are
-//! computed: the 128 lanes of the canonical order are two readings of AVX-512, or eight of AVX2, of
-//! which two at a time go through a row. Elsewhere terms are written to a block and folded there.
+//! Where the instruction set has registers for it, terms are folded as they are computed: the 128
+//! lanes of the canonical order are two chunks of registers. Elsewhere terms are written to a block
+//! and folded there.
 //!
 //! How it can be wrong: at the end of a row. A whole chunk is computed there, from whatever follows
 //! the row; of its terms those behind the row are replaced by the initial value of a lane, and its
@@ -16,11 +16,10 @@
 //! instructions ignore; it is tracked separately.
 #![allow(unsafe_code, reason = "a check for each chunk would take as long as a light formula")]
 
-use crate::dispatch::{SimdFloat, SimdLanes, lane_width, run_lanes};
+use crate::dispatch::{SimdFloat, folds_in_registers, run_lanes};
 use crate::isa::Isa;
 use crate::uninit::UninitSlice;
-use elinvar_core::order::LANES;
-use elinvar_lane::formula::{Columns, Fold, RowFormula, RowOut, STATS};
+use elinvar_lane::formula::{Columns, RowFormula, RowOut, STATS};
 use std::marker::PhantomData;
 
 mod columns;
@@ -163,15 +162,6 @@ struct RowOf<'a, T, const N: usize> {
 }
 
 impl<'a, T, const N: usize> RowOf<'a, T, N> {
-    /// Of operand `i` the elements from `at` on of chunk `number`, as many as are read at once.
-    ///
-    /// # Safety
-    /// There is such an operand, the row has so many chunks, and a chunk so many elements.
-    #[inline(always)]
-    unsafe fn part<M: SimdLanes<T>>(&self, i: usize, number: usize, at: usize) -> &'a [T] {
-        // SAFETY: `RowBlock::new` saw that the operand has all chunks of all rows.
-        unsafe { std::slice::from_raw_parts(self.x[i].add(number * self.chunk[i] + at), M::WIDTH) }
-    }
     /// Chunk `number`, or the first elements of it.
     ///
     /// # Safety
@@ -196,8 +186,7 @@ pub struct TermsOut<'a, T> {
     pub terms: &'a mut [T],
     /// From a row of terms to the next.
     pub step: usize,
-    /// Where they are folded in registers ([`RowLoops::folds_in_registers`]): the lanes that they
-    /// join.
+    /// Where [`folds_in_registers`] says that it can be done: the lanes that they join.
     pub sums: Option<&'a mut LaneSums<T>>,
     /// What is fetched meanwhile.
     pub prefetch: Prefetch<T>,
@@ -225,8 +214,6 @@ pub struct GroupOut<'a, T> {
 
 /// The loops of a formula over rows of floats, compiled for each instruction set.
 pub trait RowLoops<T: SimdFloat>: Send + Sync {
-    /// Are terms folded while they are in registers?
-    fn folds_in_registers(&self, isa: Isa) -> bool;
     /// The terms of statistic `k` of all rows. Statistics are only read: one kernel serves this and
     /// [`RowLoops::statistics`], so that a formula's loops are compiled once. `n` is the number of
     /// elements of a whole row, here as below.
@@ -296,20 +283,6 @@ pub const fn keeps_terms<R: RowFormula<N>, const N: usize>() -> bool {
     R::KEEPS && matches!(R::OUT, RowOut::Each) && !R::FOLDS.is_empty()
 }
 
-/// Are terms folded in registers, where a reading has so many elements? Two readings of AVX-512 are
-/// all lanes, so it reads a row once. AVX2 reads it in four passes, each a part of its lines. That
-/// pays where terms are light and a row has one result (`var`, `norm`), not:
-///
-/// * where results go to memory while rows come from there ([`RowOut::Each`]);
-/// * behind a maximum: terms are exponentials, whose arithmetic takes longer than a way through
-///   memory, and whose loops take longest to compile.
-///
-/// Measured: row 113 of the CPU's log.
-const fn folds<R: RowFormula<N>, const N: usize>(width: usize) -> bool {
-    let is_light = !R::FOLDS.is_empty() && !matches!(R::FOLDS[0], Fold::Max);
-    2 * width == LANES || width > 1 && is_light && !matches!(R::OUT, RowOut::Each)
-}
-
 /// Is anything fetched while terms of statistic `K` are computed? Not while a row comes from memory
 /// itself, unless it has several operands.
 const fn fetches<R: RowFormula<N>, const N: usize, const K: usize>() -> bool {
@@ -341,9 +314,6 @@ column_loops!(f32, f64);
 macro_rules! row_loops {
     ($($t:ty),*) => {$(
         impl<R: RowFormula<N>, const N: usize> RowLoops<$t> for crate::compiled::Compiled<R, N> {
-            fn folds_in_registers(&self, isa: Isa) -> bool {
-                folds::<R, N>(lane_width::<$t>(isa))
-            }
             fn terms(
                 &self,
                 isa: Isa,
@@ -366,7 +336,7 @@ macro_rules! row_loops {
                 n: $t,
                 out: &mut GroupOut<'_, $t>,
             ) {
-                assert!(RowLoops::<$t>::folds_in_registers(self, isa), "{}: no registers to fold terms in", R::NAME);
+                assert!(folds_in_registers::<$t>(isa), "{}: no registers to fold terms in", R::NAME);
                 TermsTask { r: self.0, of: 0..R::FOLDS.len(), b, s, n, out, whole: Whole::Yes }.run(isa);
             }
             fn finish(

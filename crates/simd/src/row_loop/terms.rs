@@ -1,11 +1,11 @@
 //! Kernels: the terms of statistics, folded in registers where there are any, and what is made of
 //! the folds.
 
-use super::element::{Term, chunk, each_statistic, load_statistics, splat};
-use super::lane_sums::{AllLanes, LaneSums, MAX_READINGS, initial, places, readings};
+use super::element::{Term, chunk, each_statistic, load, load_statistics, splat};
+use super::lane_sums::{LaneSums, initial};
 use super::prefetch::RowFetch;
 use super::{
-    GroupOut, MAX_GROUP_ROWS, RowBlock, RowLanes, RowOf, Statistics, TERM_CHUNK, fetches, folds, keeps_terms,
+    GroupOut, MAX_GROUP_ROWS, RowBlock, RowLanes, RowOf, Statistics, TERM_CHUNK, fetches, keeps_terms,
 };
 use crate::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_lanes};
 use crate::isa::Isa;
@@ -94,9 +94,17 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, '_, T, R, N> 
         };
         let mut partial = [const { MaybeUninit::<(M::Few, u16)>::uninit() }; MAX_GROUP_ROWS];
         for (row, partial) in partial.iter_mut().enumerate().take(b.rows) {
+            // With which half does it begin? Both are written out, as the compiler keeps them in
+            // registers only so.
+            let (mut left, mut right, mut nan, mut half) = (start, start, 0u16, 0);
+            if let Some(sums) = &sums {
+                debug_assert!(sums.done.is_multiple_of(TERM_CHUNK), "parts begin with a chunk");
+                half = sums.done / TERM_CHUNK % 2;
+                (left, right) = (M::load(&sums.lanes[half]), M::load(&sums.lanes[1 - half]));
+            }
             // SAFETY: `run` has counted the operands.
             let x = unsafe { b.row(row) };
-            let chunks = RowChunks::<T, R, M, N, K> {
+            let chunk = RowChunks::<T, R, M, N, K> {
                 r: self.r,
                 fetch: prefetch.of_row(row, x.x[0]),
                 x,
@@ -106,36 +114,35 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, '_, T, R, N> 
                 terms: terms.wrapping_add(row * step),
                 keeps,
             };
-            let (mut all, mut nan) = (AllLanes([start; MAX_READINGS]), 0u16);
-            let mut reading = 0;
-            while reading < readings::<T, M>() {
-                // Two, so that the steps of one fill the gaps of the other's. By AVX-512 they are
-                // all lanes.
-                let mut lanes = [start; 2];
-                if let Some(sums) = &sums {
-                    debug_assert!(sums.done.is_multiple_of(TERM_CHUNK), "parts begin with a chunk");
-                    let [a, b] = places::<T, M>(reading, sums.done / TERM_CHUNK);
-                    lanes = [M::load(&sums.lanes[a.0][a.1..]), M::load(&sums.lanes[b.0][b.1..])];
+            let (mut number, whole) = (0, len / LANES * 2);
+            while number < whole {
+                // SAFETY: `run` has counted the operands, and seen that there is room for so many
+                // chunks; here and below.
+                unsafe {
+                    left = chunk.add(number, left, &mut nan, None);
+                    right = chunk.add(number + 1, right, &mut nan, None);
                 }
-                // SAFETY: `run` has counted the operands, and seen that there is room for all
-                // chunks.
-                lanes = unsafe { chunks.add_row(reading, len, lanes, &mut nan) };
-                match &mut sums {
-                    Some(sums) => {
-                        let [a, b] = places::<T, M>(reading, sums.done / TERM_CHUNK);
-                        lanes[0].store(&mut sums.lanes[a.0][a.1..]);
-                        lanes[1].store(&mut sums.lanes[b.0][b.1..]);
-                    }
-                    None => [all.0[reading], all.0[reading + 1]] = lanes,
-                }
-                reading += 2;
+                number += 2;
+            }
+            // At most a chunk for each half, written out: chosen at run time, the halves would be
+            // kept in memory.
+            let rest = len - whole * TERM_CHUNK;
+            if rest > 0 {
+                // SAFETY: as above.
+                left = unsafe { chunk.add(whole, left, &mut nan, Some(rest)) };
+            }
+            if rest > TERM_CHUNK {
+                // SAFETY: as above.
+                right = unsafe { chunk.add(whole + 1, right, &mut nan, Some(rest - TERM_CHUNK)) };
             }
             match &mut sums {
                 Some(sums) => {
                     debug_assert!(matches!(f, Fold::Sum | Fold::Prod), "NaN is not looked for");
+                    left.store(&mut sums.lanes[half]);
+                    right.store(&mut sums.lanes[1 - half]);
                     sums.done += len;
                 }
-                None => _ = partial.write((all.combined(f).few(f), nan)),
+                None => _ = partial.write((M::combine(f, left, right).few(f), nan)),
             }
         }
         if let Whole::Yes = self.whole {
@@ -208,64 +215,28 @@ pub(super) struct RowChunks<'a, T, R, M, const N: usize, const K: usize> {
 impl<T: SimdFloat, R: RowFormula<N>, M: ReduceLanes<T>, const N: usize, const K: usize>
     RowChunks<'_, T, R, M, N, K>
 {
-    /// The terms of a row of `len` elements join a reading of the lanes and the next one.
+    /// Adds a chunk's terms to half of the lanes, the `first` ones if it is said how many.
     ///
     /// # Safety
     /// There are `N` operands, so many chunks of them, and room for as many of terms if they are
     /// kept.
     #[inline(always)]
-    unsafe fn add_row(&self, reading: usize, len: usize, lanes: [M; 2], nan: &mut u16) -> [M; 2] {
-        let [mut left, mut right] = lanes;
-        let ([a, b], step) = (places::<T, M>(reading, 0), LANES / TERM_CHUNK);
-        let (mut number, whole) = (0, len / LANES * step);
-        while number < whole {
-            // SAFETY: the caller's operands and room; here and below.
-            unsafe {
-                left = self.add(number + a.0, a.1, left, nan, None);
-                right = self.add(number + b.0, b.1, right, nan, None);
-            }
-            number += step;
-        }
-        // At most one step more for each, written out: chosen at run time, the two would be kept in
-        // memory, and a loop that looks each time whether it is the last takes 1.2 to 1.6 times as
-        // long.
-        let rest = (len - whole * TERM_CHUNK).saturating_sub(reading * M::WIDTH);
-        if rest > 0 {
-            // SAFETY: as above.
-            left = unsafe { self.add(whole + a.0, a.1, left, nan, Some(rest)) };
-        }
-        if rest > M::WIDTH {
-            // SAFETY: as above.
-            right = unsafe { self.add(whole + b.0, b.1, right, nan, Some(rest - M::WIDTH)) };
-        }
-        [left, right]
-    }
-    /// Adds the terms from element `at` of a chunk on to some lanes, the `first` ones if it is said
-    /// how many.
-    ///
-    /// # Safety
-    /// As [`RowChunks::add_row`]; and the chunk has so many elements from `at` on.
-    #[inline(always)]
-    unsafe fn add(&self, number: usize, at: usize, lanes: M, nan: &mut u16, first: Option<usize>) -> M {
+    unsafe fn add(&self, number: usize, lanes: M, nan: &mut u16, first: Option<usize>) -> M {
         let f = R::FOLDS[K];
-        if const { fetches::<R, N, K>() } && at == 0 {
+        if const { fetches::<R, N, K>() } {
             self.fetch.chunk(number);
         }
-        let mut x = [M::splat(T::ZERO); N];
-        for (i, x) in x.iter_mut().enumerate() {
-            // SAFETY: the caller's operands.
-            *x = M::load(unsafe { self.x.part::<M>(i, number, at) });
-        }
+        // SAFETY: the caller's operands.
+        let x = unsafe { self.x.at::<TERM_CHUNK>(number) };
         let mut s = [M::splat(T::ZERO); STATS];
         for (s, &number) in s.iter_mut().zip(&self.s) {
             *s = M::splat(number);
         }
+        let x = load::<T, M, N, TERM_CHUNK>(&x, 0);
         let mut term = self.r.term(K, x, s, M::splat(self.n));
         if const { keeps_terms::<R, N>() } && self.keeps {
             // SAFETY: the caller's room.
-            term.store(unsafe {
-                std::slice::from_raw_parts_mut(self.terms.add(number * TERM_CHUNK + at), M::WIDTH)
-            });
+            term.store(unsafe { &mut *self.terms.add(number * TERM_CHUNK).cast::<RowLanes<T>>() });
         }
         if let Some(first) = first {
             term = term.first(first, initial(f));
@@ -285,13 +256,13 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut TermsTa
         for k in self.of.clone() {
             // Terms that are wanted in memory, though their formula does not keep them, are those
             // of a row that comes in uneven parts.
-            each_statistic!(k, K => if const { folds::<R, N>(M::WIDTH) } && !matches!(self.whole, Whole::No(None)) {
+            each_statistic!(k, K => if const { M::WIDTH == TERM_CHUNK } && !matches!(self.whole, Whole::No(None)) {
                 self.fold::<M, S, K>()
             } else {
                 self.write::<M, K>()
             });
         }
-        if const { matches!(R::OUT, RowOut::Once) && folds::<R, N>(M::WIDTH) }
+        if const { matches!(R::OUT, RowOut::Once) && M::WIDTH == TERM_CHUNK }
             && let Whole::Yes = self.whole
         {
             once::<T, R, S, N>(self.r, self.b.rows, self.s, self.n, &mut self.out.once[..]);

@@ -13,7 +13,8 @@
 
 use crate::LINE;
 use crate::dispatch::{
-    LaneKernel, PlainElement, ReduceLanes, SimdFloat, SimdLanes, are_small_angles, lane_width, run_lanes,
+    LaneKernel, PlainElement, ReduceLanes, SimdFloat, SimdLanes, are_small_angles, folds_in_registers,
+    run_lanes,
 };
 use crate::isa::{Isa, Kernel, dispatch_formula};
 use crate::prefetch::prefetch_l1;
@@ -427,7 +428,7 @@ pub unsafe fn float_blocks<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m:
 #[inline]
 pub fn float_shape<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> LoopShape {
     let light = M::HINTS.light;
-    let few = light || size_of::<T>() == 4 && lane_width::<T>(isa) <= LIGHT_BLOCK;
+    let few = light || size_of::<T>() == 4 && !folds_in_registers::<T>(isa);
     LoopShape { operands: N, block: if few { LIGHT_BLOCK } else { BLOCK }, light }
 }
 

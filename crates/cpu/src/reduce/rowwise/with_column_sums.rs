@@ -22,7 +22,7 @@ use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::rows::{ColumnsObject, STATS};
-use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, folds_in_registers, run_lanes};
 use elinvar_simd::isa::Isa;
 use elinvar_simd::row_loop::{
     ColumnLoops, GroupOut, MAX_GROUP_ROWS, MAX_ROW_OPERANDS, Prefetch, RowBlock, RowLoops, RowSlice,
@@ -247,7 +247,7 @@ impl<C: Float> ColumnSumWork<'_, C> {
         for (prefetch, &place) in prefetch[..self.folds.len()].iter_mut().rev().zip(places.iter().rev()) {
             *prefetch = Prefetch::One(place, 0);
         }
-        if self.f.folds_in_registers(self.isa) {
+        if folds_in_registers::<C>(self.isa) {
             let mut once = [C::POSITIVE_ZERO; MAX_GROUP_ROWS];
             let mut out = GroupOut { terms: &mut [], step: 0, prefetch: &prefetch, once: &mut once };
             self.f.statistics(self.isa, &b, s, n, &mut out);

@@ -12,6 +12,7 @@ use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::rows::{RowOut, STATS};
 use elinvar_simd::LINE;
+use elinvar_simd::dispatch::folds_in_registers;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::row_loop::{
     GroupOut, LaneSums, MAX_GROUP_ROWS, MAX_ROW_OPERANDS, Prefetch, RowBlock, RowLoops, RowSlice, Statistics,
@@ -191,7 +192,7 @@ impl<C: Float> RowwiseWork<'_, C> {
         // Terms that stay are written anyway, and a plain formula's first ones are its operand,
         // copied.
         let written = stays || self.is_plain && k == 0;
-        let sums = matches!(self.folds[k], Fold::Sum | Fold::Prod) && self.f.folds_in_registers(self.isa);
+        let sums = matches!(self.folds[k], Fold::Sum | Fold::Prod) && folds_in_registers::<C>(self.isa);
         if sums && !written && self.x.iter().all(|x| x.is_even(self.n, TERM_CHUNK)) {
             let mut sums = LaneSums::empty(self.folds[k]);
             self.terms(k, row + start, len, s, &mut scratch.x, &mut [], Some(&mut sums))?;
@@ -317,7 +318,7 @@ impl<C: Float> RowwiseWork<'_, C> {
                 x.data = &buffer[..reach + padded];
             }
         }
-        let in_registers = self.f.folds_in_registers(self.isa);
+        let in_registers = folds_in_registers::<C>(self.isa);
         // A plain formula's first terms are its operand.
         let written = !in_registers && (!self.is_plain || self.folds.len() > 1) || self.keeps_terms;
         let group = if written {
